@@ -110,7 +110,18 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Accounts {
     by_tenant: FxHashMap<TenantId, Account>,
+    /// Numbers of queues that were given out, and those of tenants that are gone.
     queues: usize,
+    free: Vec<usize>,
+}
+
+impl Accounts {
+    fn queue(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.queues += 1;
+            self.queues - 1
+        })
+    }
 }
 
 #[derive(Default)]
@@ -215,13 +226,14 @@ impl Shared {
         })
     }
 
-    /// Takes a tenant's account out if only this table and the worker's queue hold it.
+    /// Takes a tenant's account out if only this table and the worker's queue hold it. On the worker's thread, which forgets the queue before it does anything else: its number goes to
+    /// another tenant.
     pub(super) fn retire(&self, tenant: TenantId) -> bool {
         let mut accounts = lock(&self.accounts);
         // New holders come from this table alone, which is locked.
         let unused = accounts.by_tenant.get(&tenant).is_some_and(|account| Arc::strong_count(account) <= 2);
-        if unused {
-            accounts.by_tenant.remove(&tenant);
+        if unused && let Some(account) = accounts.by_tenant.remove(&tenant) {
+            accounts.free.push(account.queue);
         }
         unused
     }
@@ -231,8 +243,7 @@ impl Shared {
         if let Some(account) = accounts.by_tenant.get(&tenant) {
             return account.clone();
         }
-        let account = Arc::new(TenantAccount::new(tenant, self.clone(), accounts.queues));
-        accounts.queues += 1;
+        let account = Arc::new(TenantAccount::new(tenant, self.clone(), accounts.queue()));
         accounts.by_tenant.insert(tenant, account.clone());
         account
     }

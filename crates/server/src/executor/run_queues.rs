@@ -391,10 +391,11 @@ impl RunQueues {
 
     /// Forgets a tenant whose account nobody else holds, so that no work of it is left.
     pub(super) fn forget(&mut self, tenant: TenantId, now: Nanos) {
-        let Some(index) = self.by_tenant.remove(&tenant) else { return };
-        let queue = self.queues[index].take().expect("a known tenant has a queue");
-        assert!(queue.ready() == 0 && queue.held.is_none(), "work holds its account");
-        self.touched.retain(|touched| *touched != index);
+        if let Some(index) = self.by_tenant.remove(&tenant) {
+            let queue = self.queues[index].take().expect("a known tenant has a queue");
+            assert!(queue.ready() == 0 && queue.held.is_none(), "work holds its account");
+            self.touched.retain(|touched| *touched != index);
+        }
         self.feed.remove(tenant, now);
         self.scheduler.remove(tenant);
     }

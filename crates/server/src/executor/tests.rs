@@ -203,6 +203,25 @@ fn dropped_tenant_is_forgotten_once_its_tasks_have_ended() {
 }
 
 #[test]
+fn tenants_that_come_and_go_leave_their_places_to_others() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let keeps = handle.account(TenantId(999));
+    for tenant in (16..48).map(TenantId) {
+        let task = handle.spawn(tenant, async {});
+        turn_until(&mut worker, || task.is_finished());
+        drop(task);
+        stop_at_reconciled(&mut worker);
+        handle.forget(tenant);
+        worker.turn(Some(Nanos(0))).unwrap();
+        assert!(handle.account_if_known(tenant).is_none());
+    }
+    // Whoever came between.
+    assert_eq!(keeps.tenant(), TenantId(999));
+    assert!(handle.account(B).queue <= 2, "{}", handle.account(B).queue);
+}
+
+#[test]
 fn hook_runs_between_polling_and_waiting() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

@@ -155,6 +155,7 @@ impl Collector {
         let are_names_new = !Arc::ptr_eq(&names, &self.names);
         if are_names_new {
             self.tenants.retain(|tenant, _| names.get(*tenant).is_some());
+            self.io.forget_gone(|tenant| names.get(tenant).is_some());
             self.names = names;
         }
         let mut ended = Vec::new();

@@ -54,6 +54,11 @@ impl IoAudit {
         }
     }
 
+    /// Forgets the tenants that are not there any more. Looks at all there were.
+    pub(super) fn forget_gone(&mut self, is_there: impl Fn(TenantId) -> bool) {
+        self.elsewhere.iter_mut().for_each(|meter| meter.retain(&is_there));
+    }
+
     /// Intervals up to here have their rows.
     pub(super) fn judged_through(&self) -> Nanos {
         self.judged_through
@@ -119,5 +124,21 @@ mod tests {
         assert_eq!(given(ms(2100)), 1600);
         queue.submit(TenantId::SYSTEM, IoClass::Short, one, 1, ms(2100));
         assert_eq!(queue.next(ms(2100)), Next::WaitUntil(ms(3000)));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_tenants_that_are_gone() {
+        let ms = Nanos::from_millis;
+        let governing = IoGoverning::new(1, 1);
+        let accounts = IoAccounts::default();
+        let mut audit = IoAudit::new(&governing, &accounts, ms(100));
+        let mut rows = Vec::new();
+        for (second, tenant) in (1..).zip([16, 17, 18].map(TenantId)) {
+            accounts.of(tenant, VolumeNo(0)).note_done(ByteCount(8192));
+            audit.collect(&accounts, ms(1000 * second + 100), &mut rows);
+            accounts.forget(tenant);
+            audit.forget_gone(|there| there == TenantId(18));
+        }
+        assert_eq!((rows.len(), audit.elsewhere[0].known()), (3, 1));
     }
 }

@@ -131,7 +131,7 @@ impl IoInterval {
         let length = end - from;
         let parts_of = |iops: u64, time: Nanos| of_rate(iops, time) * u128::from(PARTS);
         let demanded_by = |(tenant, usage): (&TenantId, &IoUsage)| {
-            u128::from(usage.demanded(volume.standing(*tenant).reserved(), length).parts)
+            u128::from(usage.demanded(volume.standing_if_known(*tenant).reserved(), length).parts)
         };
         let demanded: u128 = self.usages.iter().map(demanded_by).sum();
         if volume.capacity().is_some_and(|iops| demanded > parts_of(iops, length)) {
@@ -142,7 +142,7 @@ impl IoInterval {
             return Cause::Device;
         }
         let system = self.usages.get(&TenantId::SYSTEM).map_or(0, |usage| u128::from(usage.given.parts));
-        if system > parts_of(volume.standing(TenantId::SYSTEM).reserved().iops, length) {
+        if system > parts_of(volume.standing_if_known(TenantId::SYSTEM).reserved().iops, length) {
             return Cause::System;
         }
         Cause::Neighbour
@@ -157,7 +157,7 @@ fn judge_tenant(
     cause: Cause,
     (from, to): (Nanos, Nanos),
 ) -> IoRow {
-    let standing = volume.standing(tenant);
+    let standing = volume.standing_if_known(tenant);
     let (length, kind, reserved) = (to - from, standing.kind(), standing.reserved());
     let demanded = usage.demanded(reserved, length);
     let promised = reserved.parts_over(length, usage.given + usage.missed);

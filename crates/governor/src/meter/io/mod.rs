@@ -279,6 +279,19 @@ impl IoMeter {
         true
     }
 
+    /// Forgets the tenants that do not stay, but for those that have something pending or to tell. Looks at all it knows.
+    pub fn retain(&mut self, mut stays: impl FnMut(TenantId) -> bool) {
+        let gone: Vec<TenantId> = self.by_tenant.keys().copied().filter(|tenant| !stays(*tenant)).collect();
+        for tenant in gone {
+            self.forget(tenant);
+        }
+    }
+
+    /// Tenants it knows.
+    pub fn known(&self) -> usize {
+        self.by_tenant.len()
+    }
+
     fn lane(&mut self, tenant: TenantId) -> usize {
         if let Some(&index) = self.by_tenant.get(&tenant) {
             return index as usize;

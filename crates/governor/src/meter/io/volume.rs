@@ -71,6 +71,17 @@ impl IoMeterVolume {
         self.tenants().entry(tenant).or_default().clone()
     }
 
+    /// That of a tenant that may be forgotten by now: then nothing is promised it.
+    pub(super) fn standing_if_known(&self, tenant: TenantId) -> Arc<Standing> {
+        self.tenants().get(&tenant).cloned().unwrap_or_default()
+    }
+
+    /// Tenants that are known.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.tenants().len()
+    }
+
     fn tenants(&self) -> MutexGuard<'_, FxHashMap<TenantId, Arc<Standing>>> {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }

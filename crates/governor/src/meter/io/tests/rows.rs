@@ -127,3 +127,19 @@ fn a_limit_that_is_in_debt_breaks_no_promise() {
     }
     assert_eq!(missed, [0.0, 0.0, 0.0, 10.0, 10.0]);
 }
+
+#[test]
+fn the_last_row_of_a_tenant_that_is_forgotten_leaves_nothing_of_it() {
+    let (volume, tenant) = (IoMeterVolume::new(0, TICK), tenant_id(0));
+    volume.set_promise(tenant, &IoPromise { iops: 10, ..IoPromise::default() }, 0, Nanos(0));
+    let mut meter = IoMeter::new(&volume);
+    let cost = IoCost::of(ByteCount(8192));
+    meter.arrived(tenant, cost, Nanos(0));
+    meter.issued(tenant, cost, Nanos(0));
+    let mut interval = IoInterval::default();
+    meter.close(Nanos::from_secs(1), &mut interval);
+    assert!(meter.forget(tenant));
+    volume.remove(tenant);
+    let rows = interval.judge(&volume, Nanos(0), Nanos::from_secs(1));
+    assert_eq!((rows.len(), rows[0].ledger.given, volume.count()), (1, 1, 0));
+}
