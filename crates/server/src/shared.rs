@@ -132,7 +132,7 @@ impl Shared {
         self.workers.iter().filter_map(move |seat| seat.handle.account_if_known(tenant))
     }
 
-    /// How a tenant's tasks spent their time, on all workers.
+    /// How a tenant's tasks spent their time, on all workers. No sum ever falls.
     pub(crate) fn spent_by(&self, tenant: TenantId) -> Spent {
         let mut spent = Spent::default();
         for account in self.accounts_of(tenant) {
@@ -140,7 +140,7 @@ impl Shared {
                 *time += more;
                 *count += times;
             };
-            add(&mut spent.running, (account.used(), account.polls()));
+            add(&mut spent.running, (account.counted(), account.polls()));
             for (sum, wait) in spent.waits.iter_mut().zip(Wait::ALL) {
                 add(sum, account.waited(wait));
             }

@@ -259,7 +259,7 @@ fn workers(shared: &Shared, out: &mut Exposition) {
         "rowhouse_worker_system_cpu_seconds_total",
         Kind::Counter,
         "Processor time of the server's own work.",
-        each(|seat| seat.handle.account(TenantId::SYSTEM).used().as_secs_f64()),
+        each(|seat| seat.handle.account(TenantId::SYSTEM).counted().as_secs_f64()),
     );
 }
 

@@ -16,6 +16,8 @@ pub struct TenantAccount {
     /// Written by the worker's thread alone, read by any.
     used: AtomicU64,
     polls: AtomicU64,
+    /// The most that [`TenantAccount::counted`] has told.
+    told: AtomicU64,
     waits: [WaitTotals; Wait::ALL.len()],
 }
 
@@ -101,6 +103,7 @@ impl TenantAccount {
             queue,
             used: AtomicU64::new(0),
             polls: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             waits: Default::default(),
         }
     }
@@ -113,6 +116,13 @@ impl TenantAccount {
     /// Processor time charged so far: polls, proxies, and its share of the worker's own work.
     pub fn used(&self) -> Nanos {
         Nanos(self.used.load(Ordering::Relaxed))
+    }
+
+    /// As [`TenantAccount::used`], but never less than it told before, though time is taken back where the worker was preempted: for whoever takes a sum that falls for one that begins
+    /// anew. From any thread.
+    pub fn counted(&self) -> Nanos {
+        let used = self.used.load(Ordering::Relaxed);
+        Nanos(self.told.fetch_max(used, Ordering::Relaxed).max(used))
     }
 
     /// Polls so far.

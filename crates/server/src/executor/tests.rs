@@ -222,6 +222,20 @@ fn tenants_that_come_and_go_leave_their_places_to_others() {
 }
 
 #[test]
+fn a_counter_of_processor_time_does_not_fall_where_time_is_taken_back() {
+    let (_env, worker) = worker();
+    let account = worker.handle().account(A);
+    account.add(Nanos(500));
+    assert_eq!(account.counted(), Nanos(500));
+    account.take_back(Nanos(100));
+    assert_eq!((account.used(), account.counted()), (Nanos(400), Nanos(500)));
+    account.add(Nanos(50));
+    assert_eq!((account.used(), account.counted()), (Nanos(450), Nanos(500)));
+    account.add(Nanos(80));
+    assert_eq!((account.used(), account.counted()), (Nanos(530), Nanos(530)));
+}
+
+#[test]
 fn hook_runs_between_polling_and_waiting() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();
