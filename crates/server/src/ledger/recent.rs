@@ -28,10 +28,10 @@ pub(crate) struct RecentResource {
 impl RecentResource {
     fn add(&mut self, row: &LedgerRow) {
         self.time += row.to - row.from;
-        self.promised += row.promised;
-        self.demanded += row.demanded;
-        self.given += row.given;
-        self.missed += row.missed;
+        self.promised = self.promised.saturating_add(row.promised);
+        self.demanded = self.demanded.saturating_add(row.demanded);
+        self.given = self.given.saturating_add(row.given);
+        self.missed = self.missed.saturating_add(row.missed);
         self.cause = row.cause;
         self.ended = row.to;
     }

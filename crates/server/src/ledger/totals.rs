@@ -45,11 +45,11 @@ impl Add for ResourceTotals {
 
     fn add(self, other: ResourceTotals) -> ResourceTotals {
         ResourceTotals {
-            promised: self.promised + other.promised,
-            demanded: self.demanded + other.demanded,
-            given: self.given + other.given,
-            missed: self.missed + other.missed,
-            over: self.over + other.over,
+            promised: self.promised.saturating_add(other.promised),
+            demanded: self.demanded.saturating_add(other.demanded),
+            given: self.given.saturating_add(other.given),
+            missed: self.missed.saturating_add(other.missed),
+            over: self.over.saturating_add(other.over),
             broken: std::array::from_fn(|cause| self.broken[cause] + other.broken[cause]),
         }
     }
@@ -145,6 +145,11 @@ mod tests {
         };
         assert_eq!(totals.io, io);
         assert_eq!((totals + totals).owed_micros, 30);
+        // A reservation of all the bytes there are is as many I/Os in some hours.
+        let most = LedgerRow { promised: u64::MAX / 2, ..row(Resource::Io { volume: 0 }, 2, None) };
+        let mut of_most = Totals::default();
+        (0..3).for_each(|_| of_most.count(&most));
+        assert_eq!((of_most.io.promised, of_most.io.given), (u64::MAX, 6));
         let mut waits = [(Nanos(0), 0); Wait::ALL.len()];
         waits[Wait::Lock as usize] = (Nanos(3), 1);
         let figures = LedgerFigures { totals, waits };
