@@ -75,11 +75,11 @@ impl Entry {
         let mut kept = self.lock();
         let before = kept.row.promise.clone();
         change(&mut kept.row);
+        // One that was dropped meanwhile is promised nothing any more: nobody would take it back.
+        let Some(sums) = &kept.counted_in else { return };
         let after = &kept.row.promise;
         self.home.set_promise(after);
-        if let Some(sums) = &kept.counted_in {
-            sums.exchange(Some(self.part(&before)), Some(self.part(after)));
-        }
+        sums.exchange(Some(self.part(&before)), Some(self.part(after)));
         if after.cpu.reserved != before.cpu.reserved
             && let Some(shared) = self.home.shared_if_running()
         {

@@ -322,7 +322,8 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     shared.tenants.remove(&entry);
     // Whoever came in between the count and the removal.
     shared.sessions.drop_tenant(entry.id);
-    entry.home.remove().await?;
+    // It is gone though its file may be there yet, and so is what it was promised.
+    let removed = entry.home.remove().await;
     shared.log_dir.forget(entry.id);
     // It may have been at home on any of them.
     shared.workers.iter().for_each(|seat| seat.handle.forget(entry.id));
@@ -330,5 +331,5 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     shared.memory_meters.forget(entry.id);
     shared.work_memory.forget(entry.id);
     shared.io_accounts.forget(entry.id);
-    Ok(Vec::new())
+    removed.map(|()| Vec::new())
 }
