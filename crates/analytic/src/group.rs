@@ -203,13 +203,14 @@ impl Binder<'_> {
         Ok(Stage { plan, place })
     }
 
-    /// Where a table's primary key is grouped by, its other columns are as good as grouped.
+    /// Where a table's primary key is grouped by, its other columns are as good as grouped: those of a table that stands in this FROM itself, since
+    /// a subquery may have columns of several of its rows side by side.
     fn add_dependent_keys(&self, level: &Level, grouping: &mut Grouping) {
         let grouped: Vec<usize> =
             grouping.keys.iter().filter_map(BoundExpr::as_column).filter(|i| *i < SYNTHETIC).collect();
         let mut more = Vec::new();
         for (index, column) in level.columns.iter().enumerate() {
-            if grouped.contains(&index) || column.origin.0 == 0 {
+            if grouped.contains(&index) || column.origin.0 == 0 || column.column.relation.is_none() {
                 continue;
             }
             let Some(table) = self.shared.catalog.table(base::Oid(column.origin.0)) else { continue };

@@ -119,6 +119,10 @@ fn queries_fail_as_postgresql_does() {
             "select row_to_json(s) from parent p left join (select 1 as id) s using (id)".to_owned(),
             S::FEATURE_NOT_SUPPORTED,
         ),
+        (
+            "select s.name from (select * from parent) s group by s.id".to_owned(),
+            S::GROUPING_ERROR,
+        ),
         (call("ntile(0)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
         (call("ntile(-1)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
         (call("nth_value(id, 0)"), S::INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION),

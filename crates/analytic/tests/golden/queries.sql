@@ -234,3 +234,5 @@ select x from (values (array['10'::jsonb]),(array['9'::jsonb])) v(x) order by x;
 select count(*) from (select x from (values ('1'::jsonb),('1.0')) v(x) except select '1.00'::jsonb) s;
 select count(*) from child where j not in ('{"a": 1.0, "b": 1}', '2');
 select x from (values ('1'::jsonb), (null)) v(x) where x is not distinct from '1.0';
+select s.id, count(*) from (select a.id, b.name from parent a, parent b) s where s.id < 3 group by s.id order by 1;
+with s as (select a.id, b.name, b.price from parent a join parent b on b.id > a.id) select id, count(*), max(price) from s where id > 16 group by id order by id;
