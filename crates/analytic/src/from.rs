@@ -48,17 +48,28 @@ impl Binder<'_> {
         }
     }
 
+    /// `before, item`. The joins of an item are its own: what stands before it is beside all of them, also where an outer join has rows without a partner.
     fn joined(
         &self,
         before: Option<Relation>,
         item: &ast::TableWithJoins,
         outer: Option<&dyn Scope>,
     ) -> SqlResult<Relation> {
-        let mut relation = self.beside(before, &item.relation, outer)?;
-        for join in &item.joins {
-            relation = self.join(relation, join, outer)?;
+        let mut factors = std::iter::once(&item.relation).chain(item.joins.iter().map(|join| &join.relation));
+        let stands_alone = !item.joins.is_empty() && !factors.any(may_look_left);
+        match before {
+            Some(before) if stands_alone => {
+                beside_each_other(before, self.joined(None, item, outer)?)
+            }
+            before => {
+                let own = before.as_ref().map_or(0, |before| before.columns.len());
+                let mut relation = self.beside(before, &item.relation, outer)?;
+                for join in &item.joins {
+                    relation = self.join(relation, own, join, outer)?;
+                }
+                Ok(relation)
+            }
         }
-        Ok(relation)
     }
 
     /// `left, factor`: a cross join, lateral where the factor may look to its left.
@@ -72,13 +83,7 @@ impl Binder<'_> {
         if may_look_left(factor) {
             return self.lateral(left, factor, outer, false);
         }
-        let right = self.factor(factor, outer)?;
-        check_alias(&left, &right)?;
-        let plan = LogicalPlanBuilder::from(left.plan.clone())
-            .cross_join(right.plan.clone())
-            .and_then(LogicalPlanBuilder::build)
-            .planned()?;
-        Ok(concat(plan, left, right))
+        beside_each_other(left, self.factor(factor, outer)?)
     }
 
     fn factor(&self, factor: &ast::TableFactor, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
@@ -484,7 +489,14 @@ impl Binder<'_> {
         }
     }
 
-    fn join(&self, left: Relation, join: &ast::Join, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+    /// A join of an item of FROM whose columns begin at `own`: those before are of items before it.
+    fn join(
+        &self,
+        left: Relation,
+        own: usize,
+        join: &ast::Join,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
         use ast::JoinOperator as J;
         let (kind, constraint) = match &join.join_operator {
             J::Join(c) | J::Inner(c) => (JoinType::Inner, c),
@@ -496,6 +508,9 @@ impl Binder<'_> {
         };
         if may_look_left(&join.relation) {
             return self.lateral_join(left, join, kind, constraint, outer);
+        }
+        if own > 0 && matches!(kind, JoinType::Right | JoinType::Full) {
+            return Err(SqlError::unsupported("RIGHT or FULL JOIN in an item of FROM with a lateral one"));
         }
         let right = self.factor(&join.relation, outer)?;
         check_alias(&left, &right)?;
@@ -512,16 +527,17 @@ impl Binder<'_> {
                     .iter()
                     .filter_map(|n| n.0.last().and_then(|part| part.as_ident()).map(fold_ident))
                     .collect();
-                self.join_using(left, right, kind, &names)
+                self.join_using(left, own, right, kind, &names)
             }
             ast::JoinConstraint::Natural => {
                 let shared: Vec<String> = left
                     .star
                     .iter()
+                    .filter(|i| **i >= own)
                     .map(|i| left.columns[*i].name.clone())
                     .filter(|name| right.star.iter().any(|i| right.columns[*i].name == *name))
                     .collect();
-                self.join_using(left, right, kind, &shared)
+                self.join_using(left, own, right, kind, &shared)
             }
             ast::JoinConstraint::None => {
                 Err(SqlError::new(SqlState::SYNTAX_ERROR, "a join needs ON or USING"))
@@ -554,6 +570,7 @@ impl Binder<'_> {
     fn join_using(
         &self,
         left: Relation,
+        own: usize,
         right: Relation,
         kind: JoinType,
         names: &[String],
@@ -566,8 +583,8 @@ impl Binder<'_> {
         let (left_plan, right_plan) = (left.plan.clone(), right.plan.clone());
         let mut pairs = Vec::new();
         for name in names {
-            let l = using_column(&left, name, "left")?;
-            let r = using_column(&right, name, "right")?;
+            let l = own + using_column(&left.columns[own..], name, "left")?;
+            let r = using_column(&right.columns, name, "right")?;
             pairs.push((l, offset + r));
         }
         let mut both = concat(crate::binder::empty(), left, right);
@@ -627,8 +644,9 @@ impl Binder<'_> {
                 .planned()?;
         }
         let paired = |i: &usize| pairs.iter().any(|(l, r)| l == i || r == i);
-        let rest: Vec<usize> = both.star.iter().copied().filter(|i| !paired(i)).collect();
-        both.star = merged.into_iter().chain(rest).collect();
+        let (before, rest): (Vec<usize>, Vec<usize>) =
+            both.star.iter().copied().filter(|i| !paired(i)).partition(|i| *i < own);
+        both.star = before.into_iter().chain(merged).chain(rest).collect();
         both.plan = plan;
         Ok(both)
     }
@@ -642,9 +660,8 @@ fn cast_if(expr: BoundExpr, ty: PgType) -> BoundExpr {
     BoundExpr::new(ty, types::TypeMod::NONE, kind)
 }
 
-fn using_column(relation: &Relation, name: &str, side: &str) -> SqlResult<usize> {
-    let mut found =
-        relation.columns.iter().enumerate().filter(|(_, c)| c.bare && c.name == name).map(|(i, _)| i);
+fn using_column(columns: &[RelColumn], name: &str, side: &str) -> SqlResult<usize> {
+    let mut found = columns.iter().enumerate().filter(|(_, c)| c.bare && c.name == name).map(|(i, _)| i);
     let first = found.next().ok_or_else(|| {
         let message = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
@@ -654,6 +671,16 @@ fn using_column(relation: &Relation, name: &str, side: &str) -> SqlResult<usize>
         return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
     }
     Ok(first)
+}
+
+/// Each row of `left` with each of `right`.
+fn beside_each_other(left: Relation, right: Relation) -> SqlResult<Relation> {
+    check_alias(&left, &right)?;
+    let plan = LogicalPlanBuilder::from(left.plan.clone())
+        .cross_join(right.plan.clone())
+        .and_then(LogicalPlanBuilder::build)
+        .planned()?;
+    Ok(concat(plan, left, right))
 }
 
 /// The columns of two relations side by side, which `plan` yields.

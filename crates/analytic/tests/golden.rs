@@ -123,6 +123,10 @@ fn queries_fail_as_postgresql_does() {
             "select s.name from (select * from parent) s group by s.id".to_owned(),
             S::GROUPING_ERROR,
         ),
+        (
+            "select count(*) from parent a, parent b join child c on c.parent_id = a.id".to_owned(),
+            S::UNDEFINED_TABLE,
+        ),
         (call("ntile(0)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
         (call("ntile(-1)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
         (call("nth_value(id, 0)"), S::INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION),
