@@ -607,32 +607,36 @@ impl Binder<'_> {
         for (l, r) in &pairs {
             both.columns[*l].bare = false;
             both.columns[*r].bare = false;
-            match kind {
-                JoinType::Full => {
-                    let (lc, rc) = (both.columns[*l].clone(), both.columns[*r].clone());
-                    let ty = sql::expr::common_type(&[lc.ty, rc.ty], "JOIN/USING")?;
-                    let side = |i: usize, c: &RelColumn| cast_if(BoundExpr::column(i, c.ty, c.typmod), ty);
-                    let value = BoundExpr::new(
-                        ty,
-                        types::TypeMod::NONE,
-                        ExprKind::Coalesce(vec![side(*l, &lc), side(*r, &rc)]),
-                    );
-                    let typed: Typed = translator.translate(&value)?;
-                    let mut column = self.function_column(&lc.name, ty, typed.arrow.clone());
-                    column.table = None;
-                    computed.push(typed.expr.alias(&column.column.name));
-                    both.columns.push(column);
-                    merged.push(both.columns.len() - 1);
-                }
-                JoinType::Right => {
-                    both.columns[*r].bare = true;
-                    merged.push(*r);
-                }
-                _ => {
-                    both.columns[*l].bare = true;
-                    merged.push(*l);
-                }
+            let (lc, rc) = (both.columns[*l].clone(), both.columns[*r].clone());
+            let ty = sql::expr::common_type(&[lc.ty, rc.ty], "JOIN/USING")?;
+            // A side that has the common type is the column; any where both are equal.
+            let of_type = |i: &usize, c: &RelColumn| (c.ty == ty).then_some(*i);
+            let side = match kind {
+                JoinType::Full => None,
+                JoinType::Right => of_type(r, &rc),
+                JoinType::Left => of_type(l, &lc),
+                _ => of_type(l, &lc).or_else(|| of_type(r, &rc)),
+            };
+            if let Some(side) = side {
+                both.columns[side].bare = true;
+                merged.push(side);
+                continue;
             }
+            let cast = |i: usize, c: &RelColumn| cast_if(BoundExpr::column(i, c.ty, c.typmod), ty);
+            let value = match kind {
+                JoinType::Full => {
+                    let sides = vec![cast(*l, &lc), cast(*r, &rc)];
+                    BoundExpr::new(ty, types::TypeMod::NONE, ExprKind::Coalesce(sides))
+                }
+                JoinType::Right => cast(*r, &rc),
+                _ => cast(*l, &lc),
+            };
+            let typed: Typed = translator.translate(&value)?;
+            let mut column = self.function_column(&lc.name, ty, typed.arrow.clone());
+            column.table = None;
+            computed.push(typed.expr.alias(&column.column.name));
+            both.columns.push(column);
+            merged.push(both.columns.len() - 1);
         }
         if !computed.is_empty() {
             let mut exprs: Vec<Expr> =

@@ -243,3 +243,6 @@ select * from (values (1, 7)) a(k, y), (values (2, 8)) b(k, z) join (values (2, 
 select * from (values (7)) a(id), child c join lateral (select c.tag || a.id as t) x on true join (values (1, 'one')) q(id, n) using (id) where c.id = 1;
 select count(*) from parent a, parent b left join child c on c.parent_id = b.id and c.id < 5 where a.id < 3;
 select count(*) from parent a, parent b join child c on c.parent_id = b.id where a.id = c.id;
+select id / 2, pg_typeof(id) from parent join (select id::numeric as id from child where id < 4) c using (id) order by 1;
+select id / 2, pg_typeof(id) from (select id::numeric + 0.5 as id from parent where id < 3) a right join parent using (id) where id < 4 order by id;
+select id / 2, pg_typeof(id) from parent left join (select id::numeric as id from child) c using (id) where id < 4 order by id;
