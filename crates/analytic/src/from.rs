@@ -113,6 +113,8 @@ impl Binder<'_> {
             ast::TableFactor::NestedJoin { table_with_joins, alias } => {
                 let mut relation = self.joined(None, table_with_joins, outer)?;
                 if let Some(alias) = alias {
+                    // The tables within are out of sight, and with them the sides of a merged column.
+                    relation = self.visible(relation)?;
                     apply_alias(&mut relation, alias)?;
                 }
                 Ok(relation)
@@ -377,7 +379,7 @@ impl Binder<'_> {
                 // A function of one value is a table of one row.
                 let expr = function_expr(&name, &args);
                 let bound = self.expr(&expr, &place, ctx)?;
-                return self.scalar_table(left, &place, bound, &called, alias);
+                return self.scalar_table(left, &place, bound, &called, ordinality, alias);
             }
         };
         let mut columns = Vec::new();
@@ -457,6 +459,7 @@ impl Binder<'_> {
         place: &Place<'_>,
         bound: BoundExpr,
         called: &str,
+        ordinality: bool,
         alias: Option<&ast::TableAlias>,
     ) -> SqlResult<Relation> {
         let (plan, typed) = self.within(&place.level, || {
@@ -464,12 +467,17 @@ impl Binder<'_> {
             let typed = translator.translate(&bound)?;
             Ok((translator.plan, typed))
         })?;
-        let column = self.function_column(called, typed.ty, typed.arrow.clone());
+        let mut columns = vec![self.function_column(called, typed.ty, typed.arrow.clone())];
         let mut exprs: Vec<Expr> = left.columns.iter().map(RelColumn::expr).collect();
-        exprs.push(typed.expr.alias(&column.column.name));
+        exprs.push(typed.expr.alias(&columns[0].column.name));
+        if ordinality {
+            columns.push(self.function_column("ordinality", PgType::Int8, DataType::Int64));
+            exprs.push(datafusion::logical_expr::lit(1i64).alias(&columns[1].column.name));
+        }
         let plan =
             LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
-        let mut right = Relation { plan: crate::binder::empty(), columns: vec![column], star: vec![0] };
+        let star = (0..columns.len()).collect();
+        let mut right = Relation { plan: crate::binder::empty(), columns, star };
         alias_function(&mut right, called, alias, true)?;
         Ok(concat(plan, left, right))
     }

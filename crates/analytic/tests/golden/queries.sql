@@ -246,3 +246,6 @@ select count(*) from parent a, parent b join child c on c.parent_id = b.id where
 select id / 2, pg_typeof(id) from parent join (select id::numeric as id from child where id < 4) c using (id) order by 1;
 select id / 2, pg_typeof(id) from (select id::numeric + 0.5 as id from parent where id < 3) a right join parent using (id) where id < 4 order by id;
 select id / 2, pg_typeof(id) from parent left join (select id::numeric as id from child) c using (id) where id < 4 order by id;
+select x.id, x.tag from (parent p join child c using (id)) as x where x.id < 3 order by 1;
+select * from upper('x') with ordinality;
+select l.* from parent p, upper(p.name) with ordinality as l(n, o) where p.id < 3 order by p.id;
