@@ -99,10 +99,10 @@ impl Binder<'_> {
             }
             _ => {
                 let expr = self.within(&place.level, || {
-                    Translator::new(self, crate::binder::empty(), Arc::clone(&place.level)).translate(&bound)
+                    Translator::new(self, crate::binder::empty(), Arc::clone(&place.level)).condition(&bound)
                 })?;
                 LogicalPlanBuilder::from(left.plan)
-                    .join_on(right.plan, kind, vec![expr.expr])
+                    .join_on(right.plan, kind, vec![expr])
                     .and_then(LogicalPlanBuilder::build)
                     .planned()?
             }

@@ -605,7 +605,7 @@ impl Binder<'_> {
         }
         let condition = BoundExpr::conjunction(conditions).expect("at least one column");
         let mut translator = Translator::new(self, crate::binder::empty(), Arc::clone(&place.level));
-        let on = translator.translate(&condition)?.expr;
+        let on = translator.condition(&condition)?;
         let mut plan = LogicalPlanBuilder::from(left_plan)
             .join_on(right_plan, kind, vec![on])
             .and_then(LogicalPlanBuilder::build)

@@ -17,6 +17,7 @@ use types::{CastContext, PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::error::Planned;
+use crate::lazily::where_filtered;
 use crate::prepare::Place;
 use crate::query::ordinal;
 use crate::relation::{Level, RelColumn, SYNTHETIC, Synthetic};
@@ -339,10 +340,10 @@ impl Binder<'_> {
         }
         let (mut args, mut order) = (Vec::new(), Vec::new());
         for arg in &call.args {
-            args.push(translator.translate(arg)?);
+            args.push(translator.translate(&where_filtered(arg, call.filter.as_ref()))?);
         }
         for key in &call.order_by {
-            order.push(translator.translate(&key.expr)?);
+            order.push(translator.translate(&where_filtered(&key.expr, call.filter.as_ref()))?);
         }
         let filter = match &call.filter {
             Some(filter) => Some(translator.translate(filter)?.expr),

@@ -27,6 +27,7 @@ mod group;
 mod host_function;
 mod in_order;
 mod json_aggregate;
+mod lazily;
 mod moments;
 mod operator;
 mod plan_size;

@@ -7,11 +7,14 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, LogicalPlan, Operator, ScalarUDF};
-use sql::expr::{BoundExpr, Collate, CompareOp, ExprKind, SubqueryColumn, SubqueryExpr, SubqueryTest};
+use sql::expr::{
+    BoundExpr, Collate, CompareOp, ExprKind, SubqueryColumn, SubqueryExpr, SubqueryTest, Volatility,
+};
 use types::{Datum, PgType, TypeMod};
 
 use crate::arithmetic::{Arithmetic, Op};
 use crate::binder::Binder;
+use crate::lazily::{may_fail_behind_first, may_fail_in_branch};
 use crate::relation::{Level, SYNTHETIC, Synthetic};
 use crate::row_function::{Body, JsonKey, Strip};
 use crate::value;
@@ -85,6 +88,10 @@ impl<'b, 'a> Translator<'b, 'a> {
                 let op = if *negated { Operator::IsNotDistinctFrom } else { Operator::IsDistinctFrom };
                 binary(left, op, right)
             }
+            ExprKind::And(parts) if used == Use::Conjunct => self.conjuncts(parts)?,
+            ExprKind::And(parts) | ExprKind::Or(parts) if may_fail_behind_first(e, parts) => {
+                return self.lazily(e);
+            }
             ExprKind::And(parts) => self.chain(parts, Operator::And, used)?,
             ExprKind::Or(parts) if used == Use::Value => self.chain(parts, Operator::Or, used)?,
             ExprKind::Or(parts) => self.chain(parts, Operator::Or, Use::Condition)?,
@@ -134,7 +141,17 @@ impl<'b, 'a> Translator<'b, 'a> {
                 let first = all.next().expect("the tested expression");
                 Expr::InList(InList { expr: Box::new(first), list: all.collect(), negated: false })
             }
-            ExprKind::Case { whens, otherwise } => return self.case(e, whens, otherwise.as_deref()),
+            ExprKind::Case { whens, otherwise } => {
+                if e.ty == PgType::Bool && may_fail_in_branch(e, whens, otherwise.as_deref()) {
+                    return self.lazily(e);
+                }
+                return self.case(e, whens, otherwise.as_deref());
+            }
+            // What decides is evaluated once more for its value.
+            ExprKind::Coalesce(_) if e.volatility() == Volatility::Volatile => return self.lazily(e),
+            ExprKind::Coalesce(parts) if e.ty == PgType::Bool && may_fail_behind_first(e, parts) => {
+                return self.lazily(e);
+            }
             ExprKind::Coalesce(parts) => {
                 let mut typed = Vec::new();
                 for part in parts {
@@ -167,25 +184,25 @@ impl<'b, 'a> Translator<'b, 'a> {
         Ok(Typed { expr, ty: PgType::Bool, arrow: DataType::Boolean })
     }
 
+    /// Conditions all of which rows must fulfil, each by itself.
+    fn conjuncts(&mut self, parts: &[BoundExpr]) -> SqlResult<Expr> {
+        let mut all = Vec::with_capacity(parts.len());
+        for (at, part) in parts.iter().enumerate() {
+            all.push(match self.behind_others(parts, at)? {
+                Some(typed) => typed.expr,
+                None => self.translate_for(part, Use::Conjunct)?.expr,
+            });
+        }
+        Ok(joined_by(Operator::And, all))
+    }
+
     /// `parts` joined by AND or OR, each of that use.
     fn chain(&mut self, parts: &[BoundExpr], op: Operator, used: Use) -> SqlResult<Expr> {
         let mut all = Vec::with_capacity(parts.len());
         for part in parts {
             all.push(self.translate_for(part, used)?.expr);
         }
-        // A balanced tree, so that thousands of terms nest only a few levels deep.
-        while all.len() > 1 {
-            let mut paired = Vec::with_capacity(all.len().div_ceil(2));
-            let mut singles = all.into_iter();
-            while let Some(left) = singles.next() {
-                paired.push(match singles.next() {
-                    Some(right) => binary(left, op, right),
-                    None => left,
-                });
-            }
-            all = paired;
-        }
-        Ok(all.pop().unwrap_or_else(|| literal_bool(op == Operator::And)))
+        Ok(joined_by(op, all))
     }
 
     fn column(&mut self, index: usize) -> SqlResult<Typed> {
@@ -447,7 +464,17 @@ impl<'b, 'a> Translator<'b, 'a> {
         if fused {
             return self.fuse_children(e, args);
         }
-        let at = match args.iter().position(|(known, _)| known == e) {
+        self.argument(e, args)
+    }
+
+    /// `e` as an argument, which is evaluated for all rows.
+    pub(crate) fn argument(
+        &mut self,
+        e: &BoundExpr,
+        args: &mut Vec<(BoundExpr, Typed)>,
+    ) -> SqlResult<BoundExpr> {
+        let known = args.iter().take(KNOWN_ARGUMENTS_MAX).position(|(known, _)| known == e);
+        let at = match known.filter(|_| e.volatility() != Volatility::Volatile) {
             Some(at) => at,
             None => {
                 let typed = self.translate(e)?;
@@ -468,7 +495,7 @@ impl<'b, 'a> Translator<'b, 'a> {
         failed.map_or(Ok(body), Err)
     }
 
-    fn call(&self, body: Body, args: Vec<Typed>, ty: PgType, typmod: TypeMod) -> SqlResult<Typed> {
+    pub(crate) fn call(&self, body: Body, args: Vec<Typed>, ty: PgType, typmod: TypeMod) -> SqlResult<Typed> {
         let arrow = value::arrow_type(ty, typmod);
         let types = args.iter().map(|a| a.ty).collect();
         let udf = self.binder.function(body, types, ty, arrow.clone());
@@ -476,6 +503,9 @@ impl<'b, 'a> Translator<'b, 'a> {
         Ok(Typed { expr, ty, arrow })
     }
 }
+
+/// Arguments of a row function among which an equal one is looked for.
+const KNOWN_ARGUMENTS_MAX: usize = 256;
 
 /// `a NOT IN (…)` for `a IN (…)`, and the other way round: what NOT makes of either.
 fn other_membership(e: &BoundExpr) -> Option<BoundExpr> {
@@ -534,6 +564,22 @@ fn decimal_result(op: Op, (p1, s1): (u8, i8), (p2, s2): (u8, i8)) -> Option<Data
         }
     };
     (digits <= 38).then_some(DataType::Decimal128(digits as u8, scale))
+}
+
+/// All of them joined by AND or OR: a balanced tree, so that thousands of terms nest only a few levels deep.
+fn joined_by(op: Operator, mut all: Vec<Expr>) -> Expr {
+    while all.len() > 1 {
+        let mut paired = Vec::with_capacity(all.len().div_ceil(2));
+        let mut singles = all.into_iter();
+        while let Some(left) = singles.next() {
+            paired.push(match singles.next() {
+                Some(right) => binary(left, op, right),
+                None => left,
+            });
+        }
+        all = paired;
+    }
+    all.pop().unwrap_or_else(|| literal_bool(op == Operator::And))
 }
 
 fn operator(op: CompareOp) -> Operator {

@@ -20,6 +20,7 @@ use types::{CastContext, Datum, Interval, PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::error::Planned;
+use crate::lazily::where_filtered;
 use crate::prepare::{Place, plain_args, system_name};
 use crate::translate::{Translator, Typed, bare, cast_to, key};
 use crate::value;
@@ -362,7 +363,7 @@ impl Binder<'_> {
     ) -> SqlResult<Option<(Expr, DataType)>> {
         let mut args = Vec::new();
         for arg in &call.args {
-            args.push(translator.translate(arg)?);
+            args.push(translator.translate(&where_filtered(arg, call.filter.as_ref()))?);
         }
         let mut partition_by = Vec::new();
         for e in &call.partition {

@@ -249,3 +249,15 @@ select id / 2, pg_typeof(id) from parent left join (select id::numeric as id fro
 select x.id, x.tag from (parent p join child c using (id)) as x where x.id < 3 order by 1;
 select * from upper('x') with ordinality;
 select l.* from parent p, upper(p.name) with ordinality as l(n, o) where p.id < 3 order by p.id;
+select count(*) from generate_series(1, 1000) g where coalesce(nullif(floor(random() * 2)::int, 0), 5) is null;
+select g, count(coalesce(nullif(floor(random() * 2)::int, 0), 5)) from generate_series(1, 2) as x, (values (1)) as v(g), generate_series(1, 500) y group by g;
+select count(*) from (values (0, 1), (1, 10), (2, 7), (0, 3), (5, 20)) v(b, a) where b <> 0 and a / b > 3;
+select count(*) from (values (0, 1), (1, 10), (2, 7), (0, 3), (5, 20)) v(b, a) where case when b = 0 then false else a / b > 3 end;
+select a, b = 0 or a / b > 3, b <> 0 and a / b > 3, coalesce(nullif(b = 0, false), a / b > 3), nullif(b, 0) is null and a / b > 3 from (values (0, 1), (1, 10), (2, 7), (-1, 3), (5, 20)) v(b, a) where a > 1 order by a;
+select x from (values ('1'), ('a'), ('22'), ('b'), (null), ('7')) v(x) where x ~ '^[0-9]+$' and x::int > 5 order by 1;
+select count(*) from (values ('1'), ('a'), ('22'), ('b'), (null), ('7')) v(x) where x !~ '^[0-9]+$' or x::int > 5;
+select a > 5, sum(a / b) filter (where b <> 0), array_agg(a / b order by a) filter (where b <> 0), avg(a / b) filter (where b <> 0) from (values (0, 1), (1, 10), (2, 7), (0, 3), (5, 20)) v(b, a) group by 1 order by 1;
+select a, sum(a / b) filter (where b <> 0) over (order by a), count(a / b) filter (where b <> 0) over () from (values (0, 1), (1, 10), (2, 7), (0, 3), (5, 20)) v(b, a) order by a;
+select p.id, c.id from parent p left join child c on c.parent_id = p.id and c.id % 4 <> 0 and 100 / (c.id % 4) > 40 where p.id < 5 order by 1, 2;
+select id % 3, count(*) from measure group by 1 having count(*) filter (where id % 3 = 0) > 0 and 10 / count(*) filter (where id % 3 = 0) >= 0 order by 1;
+select count(*) from child c join parent p on c.parent_id = p.id and c.tag like 't%' and p.name || c.tag > 'p1' and length(c.tag) / (p.id - 1 + (p.id / 20)) >= 0 where p.id > 1;
