@@ -76,7 +76,7 @@ struct PlannedSubquery {
     outer: Vec<OuterUse>,
     /// The stack's height where the subquery stands: its immediate outer level is the one below.
     depth: usize,
-    /// Yields exactly one row whatever its input: an aggregation without GROUP BY, no count among its aggregates.
+    /// Yields exactly one row whatever its input, with a NULL where that has no rows: an aggregation without GROUP BY.
     single_row: bool,
 }
 

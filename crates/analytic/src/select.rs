@@ -6,7 +6,7 @@ use base::{SqlError, SqlResult, SqlState};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use sql::expr::{Aggregates, BoundExpr, Scope, fold_ident, output_name};
+use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, fold_ident, output_name};
 use sqlparser::ast;
 use types::TypeMod;
 
@@ -96,8 +96,13 @@ impl Binder<'_> {
         let grouped = group.is_some()
             || exprs.having.is_some()
             || exprs.any(&mut BoundExpr::contains_aggregate)
-            || stage.windows_aggregate();
-        let single_row = grouped && group.is_none() && exprs.having.is_none() && !exprs.counts();
+            || stage.windows_aggregate()
+            || stage.series_aggregate();
+        let single_row = grouped
+            && group.is_none()
+            && exprs.having.is_none()
+            && stage.place.series.borrow().is_empty()
+            && exprs.is_null_of_nothing(self);
         if grouped {
             stage = self.group(stage, group.unwrap_or_default(), &mut exprs)?;
             if let Some(having) = exprs.having.take() {
@@ -424,24 +429,36 @@ impl Exprs {
             || self.having.as_ref().is_some_and(f)
     }
 
-    /// Whether a count is among the aggregates: it is 0, not NULL, over no rows.
-    fn counts(&self) -> bool {
-        use sql::expr::{AggregateKind, ExprKind};
-        self.any(&mut |e| {
-            e.any(&mut |node| {
-                matches!(&node.kind, ExprKind::Aggregate(call)
-                    if matches!(call.kind, AggregateKind::Count | AggregateKind::CountRows))
-                    || matches!(
-                        node.kind,
-                        ExprKind::Coalesce(_) | ExprKind::IsNull { .. } | ExprKind::Case { .. }
-                    )
-                    || matches!(node.kind, ExprKind::Const(_))
-            })
-        })
+    /// Whether the only output column is NULL for an aggregation of no rows, as where a join finds no partner.
+    fn is_null_of_nothing(&self, binder: &Binder<'_>) -> bool {
+        let [item] = &self.items[..] else { return false };
+        if item.expr.contains_subquery() {
+            return false;
+        }
+        let mut value = item.expr.clone();
+        value.rewrite(&mut |node| match &node.kind {
+            ExprKind::Aggregate(call) => {
+                Some(BoundExpr::constant(call.start().finish().unwrap_or_default(), node.ty))
+            }
+            _ => None,
+        });
+        let is_known = |index: &usize| *index < binder.shared.params.len();
+        let unknown = |node: &BoundExpr| matches!(&node.kind, ExprKind::Param(index) if !is_known(index));
+        if !value.is_row_independent() || value.any(&mut |node| unknown(node)) {
+            return false;
+        }
+        let statement = binder.shared.statement();
+        let value = sql::expr::eval(&value, &sql::expr::EvalCtx::new(&statement, &[]));
+        value.is_ok_and(|value| value.is_null())
     }
 }
 
 impl Stage<'_> {
+    fn series_aggregate(&self) -> bool {
+        let series = self.place.series.borrow();
+        series.iter().any(|(_, args)| args.iter().any(BoundExpr::contains_aggregate))
+    }
+
     fn windows_aggregate(&self) -> bool {
         self.place.windows.borrow().iter().any(|call| {
             let order = call.order.iter().map(|key| &key.expr);

@@ -127,6 +127,11 @@ fn queries_fail_as_postgresql_does() {
             "select count(*) from parent a, parent b join child c on c.parent_id = a.id".to_owned(),
             S::UNDEFINED_TABLE,
         ),
+        (
+            "select p.id, (select unnest(array_agg(c.id)) from child c where c.parent_id = p.id) from parent p"
+                .to_owned(),
+            S::CARDINALITY_VIOLATION,
+        ),
         (call("ntile(0)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
         (call("ntile(-1)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
         (call("nth_value(id, 0)"), S::INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION),

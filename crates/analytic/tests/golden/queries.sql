@@ -261,3 +261,10 @@ select a, sum(a / b) filter (where b <> 0) over (order by a), count(a / b) filte
 select p.id, c.id from parent p left join child c on c.parent_id = p.id and c.id % 4 <> 0 and 100 / (c.id % 4) > 40 where p.id < 5 order by 1, 2;
 select id % 3, count(*) from measure group by 1 having count(*) filter (where id % 3 = 0) > 0 and 10 / count(*) filter (where id % 3 = 0) >= 0 order by 1;
 select count(*) from child c join parent p on c.parent_id = p.id and c.tag like 't%' and p.name || c.tag > 'p1' and length(c.tag) / (p.id - 1 + (p.id / 20)) >= 0 where p.id > 1;
+select p.id, (select num_nulls(max(c.id)) from child c where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
+select p.id, (select array_append(array_agg(c.id), 7) from child c where c.parent_id = p.id and c.id < 30) from parent p where p.id > 16 order by 1;
+select p.id, (select 0.2 * avg(c.id) from child c where c.parent_id = p.id), (select jsonb_build_object('m', max(c.id)) from child c where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
+select p.id, (select coalesce(sum(c.id), -1) from child c where c.parent_id = p.id), (select case when max(c.id) is null then 'none' end from child c where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
+select p.id, (select string_agg(tag, ',') from (select tag from child c where c.parent_id = p.id order by c.id desc) s) from parent p where p.id in (1, 2, 19) order by p.id;
+select p.id, (select unnest(array_agg(c.id)) from child c where c.parent_id = p.id and c.id < 5) from parent p where p.id in (4, 8, 15, 19) order by 1;
+select unnest(array_agg(id order by id)) from parent where id < 4;
