@@ -300,7 +300,9 @@ impl RowAccumulator {
                 state.add(&row[..call.args.len()])?;
             }
         }
-        value::scalar(&state.finish()?, call.ty, arrow)
+        let value = value::scalar(&state.finish()?, call.ty, arrow)?;
+        self.aggregate.shared.count_given(value.size())?;
+        Ok(value)
     }
 
     /// The state as what [`RowAccumulator::merge`] takes: the kept rows, a list for each column, or the parts of the sum.

@@ -58,9 +58,7 @@ impl Binder<'_> {
         let mut factors = std::iter::once(&item.relation).chain(item.joins.iter().map(|join| &join.relation));
         let stands_alone = !item.joins.is_empty() && !factors.any(may_look_left);
         match before {
-            Some(before) if stands_alone => {
-                beside_each_other(before, self.joined(None, item, outer)?)
-            }
+            Some(before) if stands_alone => beside_each_other(before, self.joined(None, item, outer)?),
             before => {
                 let own = before.as_ref().map_or(0, |before| before.columns.len());
                 let mut relation = self.beside(before, &item.relation, outer)?;

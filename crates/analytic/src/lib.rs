@@ -46,6 +46,7 @@ mod table;
 mod translate;
 mod value;
 mod window;
+mod window_rows;
 mod with;
 mod work_memory;
 

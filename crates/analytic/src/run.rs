@@ -35,6 +35,7 @@ use crate::signalling::signals;
 use crate::spill::runtime_env;
 use crate::spilling::{MergeJoins, WholeSorts};
 use crate::value;
+use crate::window_rows::WindowMemory;
 
 /// Rows of an [`AnalyticEvent::Encoded`], so that a listener's queue holds bounded memory.
 const EVENT_ROWS: usize = 1024;
@@ -125,7 +126,7 @@ fn deliver(
         .build()
         .map_err(|e| SqlError::internal(format!("no runtime for an analytical query: {e}")))?;
     let mut attempt = async |memory, said: &mut Said| {
-        let mut state = session_state(control, &limits, memory)?;
+        let mut state = session_state(&shared, &limits, memory)?;
         shared.built.set_operators(Arc::clone(&state.runtime_env().memory_pool));
         shared.set_planning(true);
         let planned = plan(&request.query, &shared, &params, &state).await;
@@ -217,7 +218,7 @@ impl Sizes {
     }
 }
 
-fn session_state(control: &QueryControl, limits: &QueryLimits, memory: Memory) -> SqlResult<SessionState> {
+fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> SqlResult<SessionState> {
     let sizes = Sizes::new(limits, memory);
     let mut config = SessionConfig::new()
         .with_target_partitions(1)
@@ -240,7 +241,8 @@ fn session_state(control: &QueryControl, limits: &QueryLimits, memory: Memory) -
         rules.push(Arc::new(WholeSorts));
     }
     rules.push(Arc::new(OrdersKept));
-    rules.push(Arc::new(CancelPoints(control.clone())));
+    rules.push(Arc::new(WindowMemory(Arc::clone(shared))));
+    rules.push(Arc::new(CancelPoints(shared.control.clone())));
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime_env(limits).planned()?)

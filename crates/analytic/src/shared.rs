@@ -2,11 +2,12 @@
 //! cancels it. The session's effects (`nextval`, advisory locks) are refused here: such a statement runs at home.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::limits::ROW_LEN_MAX;
 use base::{SqlError, SqlResult};
+use datafusion::execution::memory_pool::MemoryReservation;
 use sql::MemoryBound;
 use sql::expr::{
     AdvisoryKey, EvalError, EvalResult, FOLDING_BYTES_MAX, NoSubqueries, SessionContext, StatementCtx,
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) search_path: Vec<base::Oid>,
     pub(crate) control: QueryControl,
     pub(crate) built: BuiltArrays,
+    /// Of what the window functions under way give, where there are any.
+    given: Mutex<Option<MemoryReservation>>,
     values: MemoryBound,
     /// Of constants that are worked out while the query is planned, which happens several times.
     folding: MemoryBound,
@@ -66,6 +69,7 @@ impl Shared {
             search_path,
             control,
             built: BuiltArrays::default(),
+            given: Mutex::default(),
             values,
             folding,
             is_planning,
@@ -103,6 +107,29 @@ impl Shared {
     /// How many rows a batch may have, as each may hold the longest constant of the plan.
     pub(crate) fn batch_rows_max(&self) -> usize {
         (LITERALS_BYTES_MAX / self.longest_literal.load(Ordering::Relaxed).max(1)).max(1)
+    }
+
+    fn given(&self) -> MutexGuard<'_, Option<MemoryReservation>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `f`, in which what window functions give is `memory`'s until its end.
+    pub(crate) fn counting_given<T>(&self, memory: Option<MemoryReservation>, f: impl FnOnce() -> T) -> T {
+        let around = std::mem::replace(&mut *self.given(), memory);
+        let result = f();
+        *self.given() = around;
+        result
+    }
+
+    /// A function gives a value of so many bytes.
+    ///
+    /// # Errors
+    /// 53200 where it is a window's and there is no room for it.
+    pub(crate) fn count_given(&self, bytes: usize) -> SqlResult<()> {
+        match &*self.given() {
+            Some(memory) => memory.try_grow(bytes).map_err(crate::error::sql_error),
+            None => Ok(()),
+        }
     }
 
     /// What row-at-a-time evaluation needs.

@@ -85,7 +85,9 @@ impl SlidingAccumulator {
             }
             state.add(row)?;
         }
-        value::scalar(&state.finish()?, self.aggregate.call.ty, &self.aggregate.arrow)
+        let value = value::scalar(&state.finish()?, self.aggregate.call.ty, &self.aggregate.arrow)?;
+        self.aggregate.shared.count_given(value.size())?;
+        Ok(value)
     }
 }
 

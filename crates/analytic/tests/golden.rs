@@ -193,6 +193,36 @@ fn groups_and_common_tables_that_do_not_fit_are_put_aside() {
 }
 
 #[test]
+fn window_functions_keep_to_the_working_memory() {
+    let mut sample = Sample::new();
+    sample.work_memory = Some(ByteCount::from_mib(4));
+    let rows = "(select g, repeat('x', 100) || g as s from generate_series(1, 60000) as g) as r";
+    let fits = [
+        format!("select s, count(*) over (partition by g / 100) as n from {rows}"),
+        format!("select s, row_number() over () as n from {rows}"),
+        format!("select s, sum(g) over (order by g) as n from {rows}"),
+        format!("select g as s, length(string_agg(s, '') over (partition by g / 10)) as n from {rows}"),
+    ];
+    for sql in fits {
+        let counted = sample.text(&format!("select count(s), count(n) from ({sql}) as t"));
+        assert_eq!(counted.as_deref(), Ok("60000|60000\n"), "{sql}");
+    }
+    let does_not_fit = [
+        format!("select s, count(*) over () as n from {rows}"),
+        format!("select s, ntile(2) over (partition by g / 50000) as n from {rows}"),
+        format!("select s, sum(g) over (order by g rows 1000000 preceding) as n from {rows}"),
+        // All rows are each other's peers.
+        format!("select s, sum(g) over (order by g * 0) as n from {rows}"),
+        // A value for each row is as long as all of them.
+        format!("select g as s, length(string_agg('x', '') over (partition by g / 10000)) as n from {rows}"),
+    ];
+    for sql in does_not_fit {
+        let error = sample.text(&format!("select count(s), count(n) from ({sql}) as t")).expect_err(&sql);
+        assert_eq!(error.state(), SqlState::OUT_OF_MEMORY, "{sql}: {error}");
+    }
+}
+
+#[test]
 fn common_tables_may_read_each_other_in_long_chains() {
     let mut sample = Sample::new();
     let chain = |tables: usize, each: &str| {

@@ -268,3 +268,8 @@ select p.id, (select coalesce(sum(c.id), -1) from child c where c.parent_id = p.
 select p.id, (select string_agg(tag, ',') from (select tag from child c where c.parent_id = p.id order by c.id desc) s) from parent p where p.id in (1, 2, 19) order by p.id;
 select p.id, (select unnest(array_agg(c.id)) from child c where c.parent_id = p.id and c.id < 5) from parent p where p.id in (4, 8, 15, 19) order by 1;
 select unnest(array_agg(id order by id)) from parent where id < 4;
+select id, count(*) over (), sum(id) over (partition by id % 3), ntile(2) over (partition by id % 2 order by id), percent_rank() over (partition by id % 4 order by id), last_value(id) over (partition by id % 5 order by id rows between current row and unbounded following) from parent order by id;
+select id, length(string_agg(name, ',') over (partition by id % 2)), array_agg(id) over (partition by id % 4 order by id) from parent where id < 9 order by id;
+select count(*), sum(n), sum(s), sum(r) from (select g, count(*) over (partition by g / 1000) as n, sum(g) over (partition by g % 7) as s, rank() over (order by g / 10) as r from generate_series(1, 30000) g) t;
+select count(*) over (), sum(x) over (partition by y) from (values (1, null), (2, null), (3, 'a')) v(x, y) where x > 5;
+select sum(x) over (partition by y), count(*) over (partition by y, x) from (values (1, null), (2, null), (3, 'a')) v(x, y) order by 1, 2;
