@@ -22,6 +22,9 @@ use crate::built_arrays::BuiltArrays;
 /// A constant that is repeated for all rows of a batch takes this at most.
 const LITERALS_BYTES_MAX: usize = 64 << 20;
 
+/// Of rows that an operator makes more of than it is given, a batch ends behind the one that takes it so far, however many they are.
+pub(crate) const BATCH_BYTES: usize = 4 << 20;
+
 /// The surroundings of one query.
 pub(crate) struct Shared {
     pub(crate) context: Arc<QueryContext>,

@@ -27,7 +27,7 @@ use types::{Datum, PgType};
 
 use crate::error::external;
 use crate::operator::one_stream;
-use crate::shared::Shared;
+use crate::shared::{BATCH_BYTES, Shared};
 use crate::value;
 
 /// A use of a table in a query.
@@ -201,7 +201,7 @@ impl DisplayAs for ScanExec {
 struct Progress {
     scan: tenant::SnapshotScan,
     columns: Vec<value::Column>,
-    /// Rows of a batch, roughly: a leaf more or less.
+    /// Rows of a batch, if they are short: a leaf more or less.
     batch_rows: usize,
     left: usize,
     over: bool,
@@ -239,7 +239,8 @@ fn batch(
     shared: &Shared,
 ) -> SqlResult<Option<RecordBatch>> {
     let mut rows = 0;
-    while rows < progress.batch_rows && !progress.over {
+    let gathered = |columns: &[value::Column]| columns.iter().map(value::Column::gathered).sum::<usize>();
+    while rows < progress.batch_rows && gathered(&progress.columns) < BATCH_BYTES && !progress.over {
         shared.check_cancelled()?;
         let columns = &mut progress.columns;
         let left = &mut progress.left;

@@ -281,6 +281,14 @@ impl Column {
         }
     }
 
+    /// Bytes of the strings that were gathered.
+    pub(crate) fn gathered(&self) -> usize {
+        match &self.builder {
+            Builder::Utf8(b) | Builder::Binary(b) => b.values_slice().len(),
+            _ => 0,
+        }
+    }
+
     /// The array of what was gathered; the column then gathers another one, of about the same size.
     ///
     /// # Errors
@@ -424,6 +432,16 @@ pub(crate) fn with_one_nan(array: ArrayRef) -> ArrayRef {
         }
         _ => array,
     }
+}
+
+/// Bytes that row `row` of `columns` takes, roughly.
+pub(crate) fn row_len(columns: &[ArrayRef], row: usize) -> usize {
+    let len = |column: &ArrayRef| match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().value_length(row) as usize,
+        DataType::Binary => column.as_binary::<i32>().value_length(row) as usize,
+        _ => 8,
+    };
+    columns.iter().map(len).sum()
 }
 
 /// `rows` NULLs of an Arrow type.
