@@ -1,6 +1,8 @@
 //! Set-returning functions: a plan node that repeats each row of its input for every element its functions yield.
 
 use std::cmp::Ordering;
+#[expect(clippy::disallowed_types, reason = "what DataFusion's trait answers with")]
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -8,8 +10,9 @@ use std::sync::Arc;
 use base::SqlResult;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
+use datafusion::arrow::datatypes::FieldRef;
 use datafusion::catalog::Session;
-use datafusion::common::DFSchemaRef;
+use datafusion::common::{DFSchema, DFSchemaRef, TableReference};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -23,7 +26,7 @@ use types::{Datum, ElementType, PgType};
 
 use crate::error::external;
 use crate::operator::{Operator, one_stream};
-use crate::shared::Shared;
+use crate::shared::{BATCH_BYTES, Shared};
 use crate::value;
 
 /// What a function yields from its arguments.
@@ -65,7 +68,7 @@ pub(crate) struct SeriesCall {
     pub(crate) args: Vec<PgType>,
 }
 
-/// The logical node: the input's columns, then one for each function, then the ordinality if asked for.
+/// The logical node: the input's columns that somebody wants, then one for each function, then the ordinality if asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Expand {
     pub(crate) input: LogicalPlan,
@@ -110,9 +113,25 @@ impl UserDefinedLogicalNodeCore for Expand {
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("Expand")
     }
+    fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
+        self.schema.fields()[self.input_columns()..].iter().map(|field| field.name().clone()).collect()
+    }
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Expand> {
         let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("Expand has an input".into()))?;
-        Ok(Expand { input, exprs, ..self.clone() })
+        let field = |(table, field): (Option<&TableReference>, &FieldRef)| (table.cloned(), Arc::clone(field));
+        let results = self.schema.iter().skip(self.input_columns()).map(field);
+        let fields = input.schema().iter().map(field).chain(results).collect();
+        let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);
+        Ok(Expand { input, exprs, schema, ..self.clone() })
+    }
+    fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output.iter().copied().filter(|column| *column < self.input_columns()).collect()])
+    }
+}
+
+impl Expand {
+    fn input_columns(&self) -> usize {
+        self.schema.fields().len() - self.calls.len() - usize::from(self.ordinality)
     }
 }
 
@@ -212,7 +231,8 @@ struct Work {
     batch: RecordBatch,
     args: Vec<ArrayRef>,
     row: usize,
-    current: Option<(Vec<Elements>, i64)>,
+    /// Of that row: what is still to be yielded, how many were, and the bytes that it takes each time.
+    current: Option<(Vec<Elements>, i64, usize)>,
 }
 
 impl ExpandRows {
@@ -278,14 +298,15 @@ impl ExpandRows {
             })
             .collect();
         let mut ordinals = Vec::new();
-        while from.len() < batch_rows {
+        let mut bytes = 0;
+        while from.len() < batch_rows && bytes < BATCH_BYTES {
             if work.current.is_none() {
                 if work.row >= work.batch.num_rows() {
                     break;
                 }
-                work.current = Some((self.open(work)?, 0));
+                work.current = Some((self.open(work)?, 0, value::row_len(work.batch.columns(), work.row)));
             }
-            let (elements, ordinal) = work.current.as_mut().expect("just opened");
+            let (elements, ordinal, len) = work.current.as_mut().expect("just opened");
             let mut row = Vec::with_capacity(elements.len());
             for e in elements.iter_mut() {
                 row.push(e.next(&self.shared)?);
@@ -298,8 +319,11 @@ impl ExpandRows {
             *ordinal += 1;
             ordinals.push(*ordinal);
             from.push(work.row as u32);
+            bytes += *len;
             for (column, value) in columns.iter_mut().zip(row) {
-                column.push(&value.unwrap_or(Datum::Null))?;
+                let value = value.unwrap_or(Datum::Null);
+                bytes += value.heap_bytes();
+                column.push(&value)?;
             }
         }
         if from.is_empty() {

@@ -61,6 +61,9 @@ impl UserDefinedLogicalNodeCore for FixedFilter {
             _ => Err(DataFusionError::Internal("FixedFilter has a condition and an input".into())),
         }
     }
+    fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output.to_vec()])
+    }
 }
 
 #[derive(Clone, Debug)]

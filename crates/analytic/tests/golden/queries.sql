@@ -273,3 +273,7 @@ select id, length(string_agg(name, ',') over (partition by id % 2)), array_agg(i
 select count(*), sum(n), sum(s), sum(r) from (select g, count(*) over (partition by g / 1000) as n, sum(g) over (partition by g % 7) as s, rank() over (order by g / 10) as r from generate_series(1, 30000) g) t;
 select count(*) over (), sum(x) over (partition by y) from (values (1, null), (2, null), (3, 'a')) v(x, y) where x > 5;
 select sum(x) over (partition by y), count(*) over (partition by y, x) from (values (1, null), (2, null), (3, 'a')) v(x, y) order by 1, 2;
+select p.id, t from parent p, unnest(array[p.name, 'x']) t where p.id < 3 order by 1, 2;
+select count(*), max(t) from child c, unnest(c.tags) t where c.id < 10 and c.parent_id > 3;
+select p.id from parent p where exists (select 1 from (select tags from child where parent_id = p.id) c, unnest(c.tags) t where t = 'x3') order by 1;
+select p.id, (select count(*) from child c, unnest(c.tags) t where c.parent_id = p.id), (select max(t) from child c, unnest(c.tags) t where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
