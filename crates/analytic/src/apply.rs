@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use base::{SqlError, SqlResult, SqlState};
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take, take_record_batch};
-use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::Session;
-use datafusion::common::{DFSchemaRef, ScalarValue};
+use datafusion::common::{DFSchema, DFSchemaRef, ScalarValue, TableReference};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::QueryPlanner;
@@ -42,7 +42,7 @@ use crate::expand::{Expand, ExpandRows};
 use crate::fixed_filter::{FixedFilter, FixedFilterRows};
 use crate::in_order::InOrder;
 use crate::operator::{Node, Operator, one_stream};
-use crate::shared::Shared;
+use crate::shared::{BATCH_BYTES, Shared};
 use crate::value;
 
 /// The value of an outer column while a subplan runs.
@@ -184,7 +184,47 @@ impl UserDefinedLogicalNodeCore for Apply {
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Apply> {
         let subplan = inputs.pop().ok_or_else(|| DataFusionError::Internal("Apply has two inputs".into()))?;
         let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("Apply has two inputs".into()))?;
-        Ok(Apply { input, subplan, exprs, ..self.clone() })
+        let answer = self.schema.iter().last().filter(|_| !self.is_lateral());
+        let answer = answer.map(|(table, field)| (table.cloned(), Arc::clone(field)));
+        let schema = Apply::schema_over(&input, &subplan, answer)?;
+        Ok(Apply { input, subplan, exprs, schema, ..self.clone() })
+    }
+    fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let columns = self.input.schema().fields().len();
+        let (of_input, of_subplan): (Vec<usize>, Vec<usize>) =
+            output.iter().copied().partition(|column| *column < columns);
+        let of_subplan = if self.is_lateral() {
+            of_subplan.into_iter().map(|column| column - columns).collect()
+        } else {
+            (0..self.subplan.schema().fields().len()).collect()
+        };
+        Some(vec![of_input, of_subplan])
+    }
+}
+
+impl Apply {
+    fn is_lateral(&self) -> bool {
+        matches!(self.kind, ApplyKind::Lateral { .. })
+    }
+
+    /// The columns of `input`, then the answer's, or those of `subplan` where there is none.
+    pub(crate) fn schema_over(
+        input: &LogicalPlan,
+        subplan: &LogicalPlan,
+        answer: Option<(Option<TableReference>, FieldRef)>,
+    ) -> Result<DFSchemaRef> {
+        let mut fields: Vec<_> =
+            input.schema().iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
+        match answer {
+            Some(answer) => fields.push(answer),
+            None => fields.extend(
+                subplan
+                    .schema()
+                    .iter()
+                    .map(|(table, f)| (table.cloned(), Arc::new(f.as_ref().clone().with_nullable(true)))),
+            ),
+        }
+        DFSchema::new_with_metadata(fields, Default::default()).map(Arc::new)
     }
 }
 
@@ -369,107 +409,151 @@ impl ApplyRows {
         }
     }
 
-    async fn batch(
+    /// What the subplan has for row `i` of the input, by the values of the cells there.
+    async fn look_up(
+        &self,
+        cells: &[ArrayRef],
+        i: usize,
+        memo: &mut Memo,
+        forgotten: &MemoryReservation,
+        context: &Arc<TaskContext>,
+    ) -> Result<Found> {
+        let mut key = Vec::with_capacity(self.cells.len() + self.outer_cells.len());
+        for column in cells {
+            key.push(ScalarValue::try_from_array(column, i)?);
+        }
+        key.extend(self.outer_cells.iter().map(|cell| cell.get()));
+        if let Some(known) = memo.rows.get(&key) {
+            return Ok(known.clone());
+        }
+        for (cell, value) in self.cells.iter().zip(&key) {
+            cell.set(value.clone());
+        }
+        if !self.remembers {
+            let rows = self.run(context, forgotten).await?;
+            return self.looked_up(rows, forgotten);
+        }
+        if memo.memory.size() > MEMO_BYTES_MAX {
+            memo.rows.clear();
+            memo.memory.free();
+        }
+        let keys: usize = key.iter().map(ScalarValue::size).sum();
+        memo.memory.try_grow(keys + MEMO_ENTRY_LEN)?;
+        let rows = self.run(context, &memo.memory).await?;
+        let found = self.looked_up(rows, &memo.memory)?;
+        memo.rows.insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// The node's expressions over a batch.
+    fn evaluate(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let rows = batch.num_rows();
+        self.exprs.iter().map(|e| e.evaluate(batch)?.into_array(rows)).collect()
+    }
+
+    /// The input's rows with their answers.
+    async fn answered(
         &self,
         batch: RecordBatch,
         memo: &mut Memo,
         context: &Arc<TaskContext>,
     ) -> Result<RecordBatch> {
-        let rows = batch.num_rows();
         let built = memo.memory.new_empty();
-        let columns = self
-            .exprs
-            .iter()
-            .map(|e| e.evaluate(&batch)?.into_array(rows))
-            .collect::<Result<Vec<ArrayRef>>>()?;
-        let (cell_columns, left_columns) = columns.split_at(self.cells.len());
-        let outer: Vec<ScalarValue> = self.outer_cells.iter().map(|c| c.get()).collect();
-        let mut answers = Vec::with_capacity(rows);
-        let mut found = Vec::new();
-        let mut from = Vec::new();
-        // Where there may be rows of NULLs, all columns may be NULL.
-        let right = Arc::new(Schema::new(self.schema().fields()[batch.num_columns()..].to_vec()));
-        for i in 0..rows {
-            let mut key = Vec::with_capacity(self.cells.len() + outer.len());
-            for column in cell_columns {
-                key.push(ScalarValue::try_from_array(column, i)?);
-            }
-            key.extend(outer.iter().cloned());
+        let columns = self.evaluate(&batch)?;
+        let (cells, left_columns) = columns.split_at(self.cells.len());
+        let mut answers = Vec::with_capacity(batch.num_rows());
+        for i in 0..batch.num_rows() {
             let forgotten = memo.memory.new_empty();
-            let result = match memo.rows.get(&key) {
-                Some(known) => known.clone(),
-                None => {
-                    for (cell, value) in self.cells.iter().zip(&key) {
-                        cell.set(value.clone());
-                    }
-                    if self.remembers {
-                        if memo.memory.size() > MEMO_BYTES_MAX {
-                            memo.rows.clear();
-                            memo.memory.free();
-                        }
-                        let keys: usize = key.iter().map(ScalarValue::size).sum();
-                        memo.memory.try_grow(keys + MEMO_ENTRY_LEN)?;
-                        let rows = self.run(context, &memo.memory).await?;
-                        let result = self.looked_up(rows, &memo.memory)?;
-                        memo.rows.insert(key, result.clone());
-                        result
-                    } else {
-                        let rows = self.run(context, &forgotten).await?;
-                        self.looked_up(rows, &forgotten)?
-                    }
-                }
-            };
-            match &self.kind {
-                ApplyKind::Lateral { left } => {
-                    let result = result.rows;
-                    let here = result.num_rows();
-                    from.extend(std::iter::repeat_n(i as u32, here));
-                    if here > 0 {
-                        built.try_grow(result.get_array_memory_size())?;
-                        found.push(result);
-                    } else if *left {
-                        from.push(i as u32);
-                        let fields = right.fields().iter();
-                        let nulls = fields.map(|field| value::nulls(field.data_type(), 1)).collect();
-                        found.push(RecordBatch::try_new(Arc::clone(&right), nulls)?);
-                    }
-                }
-                kind => {
-                    let mut left = Vec::new();
-                    if let ApplyKind::Compare { tests, .. } = kind {
-                        for (test, column) in tests.iter().zip(left_columns) {
-                            left.push(value::datum(column, i, test.left).map_err(external)?);
-                        }
-                    }
-                    if matches!(self.kind, ApplyKind::Array { .. }) {
-                        // Its items, until they are joined.
-                        built.try_grow(result.rows.get_array_memory_size())?;
-                    }
-                    let answer = self.answer(&result, &left).map_err(external)?;
-                    built.try_grow(answer.size())?;
-                    answers.push(answer);
+            let found = self.look_up(cells, i, memo, &forgotten, context).await?;
+            let mut left = Vec::new();
+            if let ApplyKind::Compare { tests, .. } = &self.kind {
+                for (test, column) in tests.iter().zip(left_columns) {
+                    left.push(value::datum(column, i, test.left).map_err(external)?);
                 }
             }
+            if matches!(self.kind, ApplyKind::Array { .. }) {
+                // Its items, until they are joined.
+                built.try_grow(found.rows.get_array_memory_size())?;
+            }
+            let answer = self.answer(&found, &left).map_err(external)?;
+            built.try_grow(answer.size())?;
+            answers.push(answer);
         }
-        let mut out: Vec<ArrayRef>;
-        if matches!(self.kind, ApplyKind::Lateral { .. }) {
-            let indices = UInt32Array::from(from);
-            out = batch
-                .columns()
-                .iter()
-                .map(|c| take(c, &indices, None))
-                .collect::<std::result::Result<_, _>>()?;
-            out.extend(concat_batches(&right, &found)?.columns().iter().cloned());
+        let mut out = batch.columns().to_vec();
+        out.push(if answers.is_empty() {
+            value::nulls(&self.result_type(), 0)
         } else {
-            out = batch.columns().to_vec();
-            out.push(if rows == 0 {
-                value::nulls(&self.result_type(), 0)
-            } else {
-                ScalarValue::iter_to_array(answers)?
-            });
-        }
+            ScalarValue::iter_to_array(answers)?
+        });
         Ok(RecordBatch::try_new(self.schema(), out)?)
     }
+
+    /// The next of the input's rows with the subplan's beside them, so many or [`BATCH_BYTES`] of them; `None` behind the last.
+    async fn joined(
+        &self,
+        work: &mut Lateral,
+        memo: &mut Memo,
+        batch_rows: usize,
+        context: &Arc<TaskContext>,
+    ) -> Result<Option<RecordBatch>> {
+        let columns = work.batch.num_columns();
+        // Where there may be rows of NULLs, all columns may be NULL.
+        let right = Arc::new(Schema::new(self.schema().fields()[columns..].to_vec()));
+        let (mut from, mut found, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while from.len() < batch_rows && bytes < BATCH_BYTES && work.row < work.batch.num_rows() {
+            let (rows, given) = match work.partners.take() {
+                Some(partners) => partners,
+                None => {
+                    work.memory.free();
+                    let rows = self.look_up(&work.cells, work.row, memo, &work.memory, context).await?.rows;
+                    let alone =
+                        rows.num_rows() == 0 && matches!(self.kind, ApplyKind::Lateral { left: true });
+                    (if alone { row_of_nulls(&right)? } else { rows }, 0)
+                }
+            };
+            let left = rows.num_rows() - given;
+            let len = value::row_len(work.batch.columns(), work.row)
+                + rows.get_array_memory_size() / rows.num_rows().max(1);
+            let taken = left.min(batch_rows - from.len()).min((BATCH_BYTES - bytes) / len.max(1) + 1);
+            bytes += taken * len;
+            from.extend(std::iter::repeat_n(work.row as u32, taken));
+            if taken > 0 {
+                found.push(rows.slice(given, taken));
+            }
+            if taken < left {
+                work.partners = Some((rows, given + taken));
+            } else {
+                work.row += 1;
+            }
+        }
+        if from.is_empty() {
+            return Ok(None);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(from.len()));
+        let indices = UInt32Array::from(from);
+        let taken = work.batch.columns().iter().map(|column| take(column, &indices, None));
+        let mut out = taken.collect::<std::result::Result<Vec<_>, _>>()?;
+        out.extend(concat_batches(&right, &found)?.columns().iter().cloned());
+        Ok(Some(RecordBatch::try_new_with_options(self.schema(), out, &options)?))
+    }
+}
+
+fn row_of_nulls(schema: &SchemaRef) -> Result<RecordBatch> {
+    let nulls = schema.fields().iter().map(|field| value::nulls(field.data_type(), 1)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), nulls, &options)?)
+}
+
+/// A batch of input whose rows are being joined to the subplan's.
+struct Lateral {
+    batch: RecordBatch,
+    cells: Vec<ArrayRef>,
+    /// The row whose partners are being given.
+    row: usize,
+    /// Its partners, if they were looked up, and how many of them were given.
+    partners: Option<(RecordBatch, usize)>,
+    /// What those take that are not remembered.
+    memory: MemoryReservation,
 }
 
 /// The same rows in arrays that have room for no more: operators may give a few rows of a batch in buffers for all of it.
@@ -527,16 +611,28 @@ impl Operator for ApplyRows {
     fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let input = self.input.execute(0, Arc::clone(&context))?;
         let memory = MemoryConsumer::new(ApplyRows::NAME).register(context.memory_pool());
-        let state = (input, self.clone(), Memo { rows: FxHashMap::default(), memory }, context);
-        let batches = stream::try_unfold(state, |(mut input, this, mut memo, context)| async move {
-            match input.next().await {
-                None => Ok(None),
-                Some(batch) => {
-                    let out = this.batch(batch?, &mut memo, &context).await?;
-                    Ok(Some((out, (input, this, memo, context))))
+        let batch_rows = context.session_config().batch_size();
+        let is_lateral = matches!(self.kind, ApplyKind::Lateral { .. });
+        let memo = Memo { rows: FxHashMap::default(), memory };
+        let state = (input, self.clone(), memo, None::<Lateral>, context);
+        let batches =
+            stream::try_unfold(state, move |(mut input, this, mut memo, mut work, context)| async move {
+                loop {
+                    if let Some(current) = &mut work
+                        && let Some(out) = this.joined(current, &mut memo, batch_rows, &context).await?
+                    {
+                        return Ok(Some((out, (input, this, memo, work, context))));
+                    }
+                    let Some(batch) = input.next().await.transpose()? else { return Ok(None) };
+                    if !is_lateral {
+                        let out = this.answered(batch, &mut memo, &context).await?;
+                        return Ok(Some((out, (input, this, memo, work, context))));
+                    }
+                    let cells = this.evaluate(&batch)?;
+                    let memory = memo.memory.new_empty();
+                    work = Some(Lateral { batch, cells, row: 0, partners: None, memory });
                 }
-            }
-        });
+            });
         Ok(batches.boxed())
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{
     Expr, JoinType, LogicalPlan, LogicalPlanBuilder, ScalarUDF, SkipType, Subquery,
@@ -285,18 +285,8 @@ impl<'a> Binder<'a> {
             }
         }
         exprs.extend(tests);
-        let mut fields: Vec<_> =
-            input.schema().iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
-        match answer {
-            Some((name, arrow)) => fields.push((None, Arc::new(field(name, arrow)))),
-            None => fields.extend(
-                subplan
-                    .schema()
-                    .iter()
-                    .map(|(table, f)| (table.cloned(), Arc::new(f.as_ref().clone().with_nullable(true)))),
-            ),
-        }
-        let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
+        let answer = answer.map(|(name, arrow)| (None, Arc::new(field(name, arrow))));
+        let schema = Apply::schema_over(&input, &subplan, answer).planned()?;
         let node = Apply {
             // As PostgreSQL, which finds what depends on no row before all others.
             remembers: cells.is_empty() && !matches!(kind, ApplyKind::Lateral { .. })
@@ -307,7 +297,7 @@ impl<'a> Binder<'a> {
             cells,
             outer_cells,
             exprs,
-            schema: Arc::new(schema),
+            schema,
             number: self.number(),
             shared: Arc::clone(&self.shared),
         };

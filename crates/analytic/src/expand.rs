@@ -118,7 +118,8 @@ impl UserDefinedLogicalNodeCore for Expand {
     }
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Expand> {
         let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("Expand has an input".into()))?;
-        let field = |(table, field): (Option<&TableReference>, &FieldRef)| (table.cloned(), Arc::clone(field));
+        let field =
+            |(table, field): (Option<&TableReference>, &FieldRef)| (table.cloned(), Arc::clone(field));
         let results = self.schema.iter().skip(self.input_columns()).map(field);
         let fields = input.schema().iter().map(field).chain(results).collect();
         let schema = Arc::new(DFSchema::new_with_metadata(fields, Default::default())?);

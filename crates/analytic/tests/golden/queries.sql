@@ -277,3 +277,7 @@ select p.id, t from parent p, unnest(array[p.name, 'x']) t where p.id < 3 order 
 select count(*), max(t) from child c, unnest(c.tags) t where c.id < 10 and c.parent_id > 3;
 select p.id from parent p where exists (select 1 from (select tags from child where parent_id = p.id) c, unnest(c.tags) t where t = 'x3') order by 1;
 select p.id, (select count(*) from child c, unnest(c.tags) t where c.parent_id = p.id), (select max(t) from child c, unnest(c.tags) t where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
+select count(*), sum(x) from generate_series(1, 300) g, lateral (select g + x as x from generate_series(1, 100) x) s;
+select count(*), count(x) from generate_series(1, 30) g left join lateral (select g + x as x from generate_series(1, g % 3) x) s on true;
+select count(*) from parent p left join lateral (select 1 from child c where c.parent_id = p.id) s on true;
+select p.id, s.n from parent p, lateral (select count(*) as n, max(tag) as t from child c where c.parent_id = p.id) s where s.n = 0 order by 1;
