@@ -269,6 +269,7 @@ impl Binder<'_> {
         let reference = TableReference::bare(format!("t{}", self.number()));
         for (position, column) in table.live_columns() {
             let name = self.fresh();
+            self.shared.note_column(&name, column.ty, column.typmod);
             let arrow = value::arrow_type(column.ty, column.typmod);
             columns.push(RelColumn {
                 column: Column::new(Some(reference.clone()), name.clone()),

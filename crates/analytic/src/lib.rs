@@ -45,6 +45,7 @@ mod spilling;
 mod table;
 mod translate;
 mod value;
+mod wide_rows;
 mod window;
 mod window_rows;
 mod with;

@@ -35,6 +35,7 @@ use crate::signalling::signals;
 use crate::spill::runtime_env;
 use crate::spilling::{MergeJoins, WholeSorts};
 use crate::value;
+use crate::wide_rows::WideRows;
 use crate::window_rows::WindowMemory;
 
 /// Rows of an [`AnalyticEvent::Encoded`], so that a listener's queue holds bounded memory.
@@ -241,6 +242,7 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
         rules.push(Arc::new(WholeSorts));
     }
     rules.push(Arc::new(OrdersKept));
+    rules.push(Arc::new(WideRows(Arc::clone(shared))));
     rules.push(Arc::new(WindowMemory(Arc::clone(shared))));
     rules.push(Arc::new(CancelPoints(shared.control.clone())));
     Ok(SessionStateBuilder::new()

@@ -214,6 +214,7 @@ impl Binder<'_> {
                 let typed = translator.translate(&item.expr)?;
                 let name = self.fresh();
                 outputs.push(typed.expr.clone().alias(&name));
+                self.shared.note_column(&name, item.expr.ty, item.expr.typmod);
                 columns.push(RelColumn {
                     column: bare(name),
                     arrow: typed.arrow,

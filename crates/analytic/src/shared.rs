@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::limits::ROW_LEN_MAX;
 use base::{SqlError, SqlResult};
 use datafusion::execution::memory_pool::MemoryReservation;
+use rustc_hash::FxHashSet;
 use sql::MemoryBound;
 use sql::expr::{
     AdvisoryKey, EvalError, EvalResult, FOLDING_BYTES_MAX, NoSubqueries, SessionContext, StatementCtx,
@@ -15,12 +16,15 @@ use sql::expr::{
 use sql::session::{QueryContext, QueryControl, may_act_for, signal_backend};
 use tenant::SnapshotView;
 use tenant::catalog::Catalog;
-use types::Datum;
+use types::{Datum, PgType, TypeMod};
 
 use crate::built_arrays::BuiltArrays;
 
 /// A constant that is repeated for all rows of a batch takes this at most.
 const LITERALS_BYTES_MAX: usize = 64 << 20;
+
+/// Characters of a short value at most: a batch of the longest rows of a few columns has some tens of megabytes.
+const SHORT_LEN_MAX: usize = 1000;
 
 /// Of rows that an operator makes more of than it is given, a batch ends behind the one that takes it so far, however many they are.
 pub(crate) const BATCH_BYTES: usize = 4 << 20;
@@ -34,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) search_path: Vec<base::Oid>,
     pub(crate) control: QueryControl,
     pub(crate) built: BuiltArrays,
+    /// Names of plans' columns whose values are short.
+    short_columns: Mutex<FxHashSet<String>>,
     /// Of what the window functions under way give, where there are any.
     given: Mutex<Option<MemoryReservation>>,
     values: MemoryBound,
@@ -72,6 +78,7 @@ impl Shared {
             search_path,
             control,
             built: BuiltArrays::default(),
+            short_columns: Mutex::default(),
             given: Mutex::default(),
             values,
             folding,
@@ -105,6 +112,20 @@ impl Shared {
     /// The plan names a constant of so many bytes.
     pub(crate) fn note_literal(&self, bytes: usize) {
         self.longest_literal.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// A column of the plan has that name, and values of that type.
+    pub(crate) fn note_column(&self, name: &str, ty: PgType, typmod: TypeMod) {
+        let is_short = typmod.as_length().is_some_and(|len| len <= SHORT_LEN_MAX)
+            || matches!(ty, PgType::Uuid | PgType::Name | PgType::Interval);
+        if is_short {
+            self.short_columns.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        }
+    }
+
+    /// Whether values of the plan's column of that name are known to be short.
+    pub(crate) fn is_short(&self, name: &str) -> bool {
+        self.short_columns.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
     /// How many rows a batch may have, as each may hold the longest constant of the plan.

@@ -85,6 +85,7 @@ impl Binder<'_> {
         for column in &mut columns {
             let name = self.fresh();
             exprs.push(column.expr().alias(&name));
+            self.shared.note_column(&name, column.ty, column.typmod);
             column.column = bare(name);
         }
         if exprs.is_empty() {

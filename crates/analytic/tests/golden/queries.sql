@@ -281,3 +281,5 @@ select count(*), sum(x) from generate_series(1, 300) g, lateral (select g + x as
 select count(*), count(x) from generate_series(1, 30) g left join lateral (select g + x as x from generate_series(1, g % 3) x) s on true;
 select count(*) from parent p left join lateral (select 1 from child c where c.parent_id = p.id) s on true;
 select p.id, s.n from parent p, lateral (select count(*) as n, max(tag) as t from child c where c.parent_id = p.id) s where s.n = 0 order by 1;
+select p.name, c.tag, c.tags from parent p full join child c on c.parent_id = p.id and c.id < 30 where p.id < 3 or c.id in (60, 61) order by p.id, c.id;
+select a.name || b.tag, b.tags from parent a, child b where a.id < 3 and b.id < 3 and a.name < b.tag order by 1;
