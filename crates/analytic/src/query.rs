@@ -482,7 +482,7 @@ impl Binder<'_> {
         }
         let mut sorts = Vec::new();
         for key in order {
-            let at = match &key.expr {
+            let at = match in_parentheses(&key.expr) {
                 ast::Expr::Value(v) => ordinal(&v.value, relation.star.len(), "ORDER BY")?,
                 ast::Expr::Identifier(ident) => {
                     let name = fold_ident(ident);
@@ -528,6 +528,14 @@ fn union_of_rows(
 pub(crate) fn sort(expr: Expr, options: &ast::OrderByOptions) -> Sort {
     let ascending = options.asc != Some(false);
     Sort::new(expr, ascending, options.nulls_first.unwrap_or(!ascending))
+}
+
+/// `expr` without the parentheses around it, which a name or a position means the same in.
+pub(crate) fn in_parentheses(mut expr: &ast::Expr) -> &ast::Expr {
+    while let ast::Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    expr
 }
 
 /// The output column that a whole number names, counted from 0; `None` if `value` is something else.

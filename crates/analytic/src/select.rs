@@ -15,7 +15,7 @@ use crate::error::Planned;
 use crate::expand::Expand;
 use crate::in_order::sorted;
 use crate::prepare::Place;
-use crate::query::{ordinal, sort};
+use crate::query::{in_parentheses, ordinal, sort};
 use crate::relation::{Level, RelColumn, Relation, SYNTHETIC};
 use crate::translate::{Translator, Typed, bare, field};
 use crate::value;
@@ -172,12 +172,13 @@ impl Binder<'_> {
         if key.with_fill.is_some() {
             return Err(SqlError::unsupported("WITH FILL"));
         }
-        if let ast::Expr::Value(v) = &key.expr
+        let expr = in_parentheses(&key.expr);
+        if let ast::Expr::Value(v) = expr
             && let Some(at) = ordinal(&v.value, items.len(), "ORDER BY")?
         {
             return Ok(SortBy::Output(at));
         }
-        if let ast::Expr::Identifier(ident) = &key.expr {
+        if let ast::Expr::Identifier(ident) = expr {
             let name = fold_ident(ident);
             let mut found = items.iter().enumerate().filter(|(_, item)| item.name == name);
             if let Some((at, first)) = found.next() {

@@ -283,3 +283,6 @@ select count(*) from parent p left join lateral (select 1 from child c where c.p
 select p.id, s.n from parent p, lateral (select count(*) as n, max(tag) as t from child c where c.parent_id = p.id) s where s.n = 0 order by 1;
 select p.name, c.tag, c.tags from parent p full join child c on c.parent_id = p.id and c.id < 30 where p.id < 3 or c.id in (60, 61) order by p.id, c.id;
 select a.name || b.tag, b.tags from parent a, child b where a.id < 3 and b.id < 3 and a.name < b.tag order by 1;
+select -id as id from parent where id < 4 order by (id);
+select id from parent where id < 4 order by ((1)) desc;
+select 1 as a union all select 2 order by (a) desc;
