@@ -37,7 +37,7 @@ impl Binder<'_> {
     ) -> SqlResult<usize> {
         let mut all_mentions: FxHashMap<String, usize> = FxHashMap::default();
         for_each_mention(query, &mut |name| *all_mentions.entry(name).or_default() += 1);
-        for cte in &with.cte_tables {
+        for cte in in_order(with) {
             let name = fold_ident(&cte.alias.name);
             let aliases: Vec<String> = cte.alias.columns.iter().map(|c| fold_ident(&c.name)).collect();
             let own_mentions = mentions(&*cte.query, &name);
@@ -118,6 +118,10 @@ impl Binder<'_> {
         if query.order_by.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
             return Err(SqlError::unsupported("ORDER BY, LIMIT or FETCH in a recursive query"));
         }
+        let ctes = match &query.with {
+            Some(with) => self.bind_with(query, with, outer)?,
+            None => 0,
+        };
         let distinct = !matches!(set_quantifier, ast::SetQuantifier::All);
         let base = self.finish_unknown(self.set_expr(left, outer)?.0)?;
         let base = self.rename_columns(base)?;
@@ -129,7 +133,7 @@ impl Binder<'_> {
         self.recursive_terms.set(self.recursive_terms.get() + 1);
         let step = self.set_expr(right, outer);
         self.recursive_terms.set(self.recursive_terms.get() - 1);
-        self.forget_ctes(1);
+        self.forget_ctes(1 + ctes);
         let step = self.conform(step?.0, &base, name)?;
         let plan = LogicalPlanBuilder::from(base.plan.clone())
             .to_recursive_query(work.1, step.plan, distinct)
@@ -231,6 +235,43 @@ pub(crate) fn rename(relation: &mut Relation, table: &str, columns: &[String]) -
         relation.columns[*at].name.clone_from(name);
     }
     Ok(())
+}
+
+/// The tables of a WITH, those that others read before these: where it is RECURSIVE each may read any, in whatever order they are written.
+fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
+    let all: Vec<&ast::Cte> = with.cte_tables.iter().collect();
+    if !with.recursive {
+        return all;
+    }
+    let places: FxHashMap<String, usize> =
+        all.iter().enumerate().map(|(at, cte)| (fold_ident(&cte.alias.name), at)).collect();
+    let read_by = |at: usize| {
+        let mut read: Vec<usize> = Vec::new();
+        for_each_mention(&*all[at].query, &mut |name| read.extend(places.get(&name)));
+        read
+    };
+    let mut order = Vec::with_capacity(all.len());
+    let mut seen = vec![false; all.len()];
+    for first in 0..all.len() {
+        // With what each still has to be looked at for; one that is met again is on its way, or done.
+        let mut waiting = Vec::new();
+        if !std::mem::replace(&mut seen[first], true) {
+            waiting.push((first, read_by(first)));
+        }
+        while let Some((at, read)) = waiting.last_mut() {
+            match read.pop() {
+                Some(other) if !std::mem::replace(&mut seen[other], true) => {
+                    waiting.push((other, read_by(other)));
+                }
+                Some(_) => {}
+                None => {
+                    order.push(all[*at]);
+                    waiting.pop();
+                }
+            }
+        }
+    }
+    order
 }
 
 /// How often a relation of that name is read in `tree`.

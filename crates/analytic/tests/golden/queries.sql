@@ -286,3 +286,6 @@ select a.name || b.tag, b.tags from parent a, child b where a.id < 3 and b.id < 
 select -id as id from parent where id < 4 order by (id);
 select id from parent where id < 4 order by ((1)) desc;
 select 1 as a union all select 2 order by (a) desc;
+with recursive t(n) as (with x as (select 1 as a) select a from x union all select n + 1 from t, x where n < 3) select * from t;
+with recursive a as (select n + 1 as n from b), b as (select 1 as n) select * from a;
+with recursive a as (select count(*) from measure), measure as (select 1 as x union all select 2) select * from a;
