@@ -91,6 +91,14 @@ impl Arithmetic {
                     if r.value(i).is_infinite() && x.is_finite() && y.is_finite() {
                         return Err(external(self.out_of_range()));
                     }
+                    let vanishes = match self.op {
+                        Op::Mul => y != 0.0,
+                        Op::Div => !y.is_infinite(),
+                        _ => false,
+                    };
+                    if vanishes && r.value(i) == 0.0 && x != 0.0 {
+                        return Err(external(types::arith::float_underflow()));
+                    }
                 }
             }};
         }
