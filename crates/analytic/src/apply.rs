@@ -40,6 +40,7 @@ use crate::compare_rows::{RowTest, SortedValues, compare_rows};
 use crate::error::external;
 use crate::expand::{Expand, ExpandRows};
 use crate::fixed_filter::{FixedFilter, FixedFilterRows};
+use crate::fresh_rows::{Fresh, FreshRows};
 use crate::in_order::InOrder;
 use crate::operator::{Node, Operator, one_stream};
 use crate::shared::{BATCH_BYTES, Shared};
@@ -294,6 +295,13 @@ impl ExtensionPlanner for NodePlanner {
             let condition =
                 planner.create_physical_expr(&filter.condition, logical[0].schema(), state, planning)?;
             return Ok(Some(Node::plan(FixedFilterRows::new(condition, Arc::clone(&physical[0])))));
+        }
+        if let Some(fresh) = node.downcast_ref::<Fresh>() {
+            let schema = logical[0].schema();
+            let keys =
+                fresh.keys.iter().map(|key| planner.create_physical_expr(key, schema, state, planning));
+            let keys = keys.collect::<Result<Vec<_>>>()?;
+            return Ok(Some(Node::plan(FreshRows::new(fresh, keys, Arc::clone(&physical[0])))));
         }
         if let Some(scan) = node.downcast_ref::<CommonScan>() {
             return scan.physical().map(Some);

@@ -22,6 +22,7 @@ mod error;
 mod expand;
 mod fixed_filter;
 mod float_groups;
+mod fresh_rows;
 mod from;
 mod group;
 mod host_function;

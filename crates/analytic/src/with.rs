@@ -16,6 +16,7 @@ use types::{PgType, TypeMod, format_type};
 use crate::apply::ReadCell;
 use crate::binder::Binder;
 use crate::error::Planned;
+use crate::fresh_rows::Fresh;
 use crate::relation::{RelColumn, Relation};
 use crate::translate::{Typed, bare, field};
 use crate::value;
@@ -134,14 +135,23 @@ impl Binder<'_> {
         let step = self.set_expr(right, outer);
         self.recursive_terms.set(self.recursive_terms.get() - 1);
         self.forget_ctes(1 + ctes);
-        let step = self.conform(step?.0, &base, name)?;
-        let plan = LogicalPlanBuilder::from(base.plan.clone())
-            .to_recursive_query(work.1, step.plan, distinct)
+        let mut step = self.conform(step?.0, &base, name)?;
+        let is_spelled = distinct && base.columns.iter().any(RelColumn::needs_key);
+        // A query within another one's term may be a part of two plans, which run beside each other.
+        let goes_by_keys = is_spelled && self.recursive_terms.get() == 0;
+        let mut first = base.plan;
+        if goes_by_keys {
+            let runs = Arc::default();
+            let keys = |columns: &[RelColumn]| columns.iter().map(RelColumn::key).collect();
+            first = Fresh::plan(first, keys(&base.columns), &runs, true);
+            step.plan = Fresh::plan(step.plan, keys(&step.columns), &runs, false);
+        }
+        let plan = LogicalPlanBuilder::from(first)
+            .to_recursive_query(work.1, step.plan, distinct && !goes_by_keys)
             .and_then(LogicalPlanBuilder::build)
             .planned()?;
         let relation = Relation { plan, columns: base.columns, star: base.star };
-        // DataFusion tells rows apart by their spelling.
-        if distinct && relation.columns.iter().any(RelColumn::needs_key) {
+        if is_spelled && !goes_by_keys {
             return self.distinct_rows(relation);
         }
         Ok(relation)

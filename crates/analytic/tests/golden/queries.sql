@@ -289,3 +289,6 @@ select 1 as a union all select 2 order by (a) desc;
 with recursive t(n) as (with x as (select 1 as a) select a from x union all select n + 1 from t, x where n < 3) select * from t;
 with recursive a as (select n + 1 as n from b), b as (select 1 as n) select * from a;
 with recursive a as (select count(*) from measure), measure as (select 1 as x union all select 2) select * from a;
+with recursive r(x) as (select 1::numeric union select x * 1.0 from r) select count(*) from r;
+with recursive r(n, x) as (select 1, array[1.0] union select n % 3 + 1, array[round(x[1] * 1.00, n)] from r) select n from r order by n;
+with recursive r(x) as (values (1.0), (1.00), (2) union select (x + 1) * 1.0 from r where x < 5) select round(x) from r order by 1;
