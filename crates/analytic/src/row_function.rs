@@ -8,6 +8,7 @@ use base::{SqlError, SqlResult};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, StringBuilder};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
+use datafusion::common::utils::{normalize_float_zero, normalize_float_zero_scalar};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility as Stability,
@@ -168,7 +169,7 @@ impl ScalarUDFImpl for RowFunction {
     }
 }
 
-/// The comparable part of a value: the key of an opaque one, a `char(n)` without its trailing blanks.
+/// The comparable part of a value: the key of an opaque one, a `char(n)` without its trailing blanks, the one zero of floats.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Strip {
     signature: Signature,
@@ -245,7 +246,7 @@ impl ScalarUDFImpl for Strip {
             ColumnarValue::Scalar(ScalarValue::Utf8(v)) => ColumnarValue::Scalar(ScalarValue::Utf8(
                 v.as_deref().map(|s| s.trim_end_matches(' ').to_owned()),
             )),
-            ColumnarValue::Scalar(other) => ColumnarValue::Scalar(other.clone()),
+            ColumnarValue::Scalar(other) => ColumnarValue::Scalar(normalize_float_zero_scalar(other.clone())),
             ColumnarValue::Array(array) => ColumnarValue::Array(strip_array(array)),
         })
     }
@@ -267,6 +268,6 @@ fn strip_array(array: &ArrayRef) -> ArrayRef {
             }
             Arc::new(out.finish())
         }
-        _ => Arc::clone(array),
+        _ => normalize_float_zero(array),
     }
 }

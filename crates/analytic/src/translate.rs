@@ -117,9 +117,7 @@ impl<'b, 'a> Translator<'b, 'a> {
                 for item in items {
                     all.push(self.translate(item)?);
                 }
-                let mut all = self.keys(all, *collate)?.into_iter();
-                let first = all.next().expect("the tested expression");
-                Expr::InList(InList { expr: Box::new(first), list: all.collect(), negated: *negated })
+                self.in_list(all, *collate, *negated)?
             }
             ExprKind::CompareArray { op: CompareOp::Eq, all: false, collate, left, array }
                 if self.constant_items(array).is_some() =>
@@ -137,9 +135,7 @@ impl<'b, 'a> Translator<'b, 'a> {
                 for item in &items {
                     all.push(self.constant(item, ty, TypeMod::NONE)?);
                 }
-                let mut all = self.keys(all, *collate)?.into_iter();
-                let first = all.next().expect("the tested expression");
-                Expr::InList(InList { expr: Box::new(first), list: all.collect(), negated: false })
+                self.in_list(all, *collate, false)?
             }
             ExprKind::Case { whens, otherwise } => {
                 if e.ty == PgType::Bool && may_fail_in_branch(e, whens, otherwise.as_deref()) {
@@ -182,6 +178,20 @@ impl<'b, 'a> Translator<'b, 'a> {
             _ => return self.row_function(e),
         };
         Ok(Typed { expr, ty: PgType::Bool, arrow: DataType::Boolean })
+    }
+
+    /// Whether the first of `all` is one of the others.
+    fn in_list(&self, all: Vec<Typed>, collate: Collate, negated: bool) -> SqlResult<Expr> {
+        let is_float = |t: &Typed| matches!(t.ty, PgType::Float4 | PgType::Float8);
+        // Unlike a comparison, a list has two zeros.
+        let all = if all.iter().any(is_float) {
+            all.into_iter().map(|t| key_of(t.expr, t.ty)).collect()
+        } else {
+            self.keys(all, collate)?
+        };
+        let mut all = all.into_iter();
+        let first = Box::new(all.next().expect("the tested expression"));
+        Ok(Expr::InList(InList { expr: first, list: all.collect(), negated }))
     }
 
     /// Conditions all of which rows must fulfil, each by itself.

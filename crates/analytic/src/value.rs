@@ -55,11 +55,11 @@ pub(crate) fn is_opaque(ty: PgType, arrow: &DataType) -> bool {
 }
 
 /// Whether values of `ty` in an array of `arrow` are compared by what [`crate::translate::key_of`] makes of them. A `char(n)` of
-/// one width has the same blanks in all values.
+/// one width has the same blanks in all values; Arrow has two zeros among floats.
 pub(crate) fn needs_key(ty: PgType, typmod: TypeMod, arrow: &DataType) -> bool {
     match ty {
         PgType::Bpchar => typmod.is_none(),
-        PgType::Jsonb => true,
+        PgType::Jsonb | PgType::Float4 | PgType::Float8 => true,
         _ => is_opaque(ty, arrow),
     }
 }

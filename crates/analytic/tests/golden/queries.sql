@@ -292,3 +292,9 @@ with recursive a as (select count(*) from measure), measure as (select 1 as x un
 with recursive r(x) as (select 1::numeric union select x * 1.0 from r) select count(*) from r;
 with recursive r(n, x) as (select 1, array[1.0] union select n % 3 + 1, array[round(x[1] * 1.00, n)] from r) select n from r order by n;
 with recursive r(x) as (values (1.0), (1.00), (2) union select (x + 1) * 1.0 from r where x < 5) select round(x) from r order by 1;
+select x, y from (values ('0'::float8, 2), ('-0', 1), ('0', 0)) v(x, y) order by x, y;
+select count(distinct x), count(*) from (values ('0'::float8), ('-0')) v(x);
+select y, rank() over (order by x), count(*) over (partition by x), sum(y) over (order by x range between 0.5 preceding and 0.5 following) from (values ('0'::float8, 1), ('-0', 2), ('1', 3)) v(x, y) order by y;
+select count(*) from (select x from (values ('0'::float4), ('-0')) v(x) union select '-0'::float4) s;
+select x = 0, x in (0, 1), x is distinct from 0, x < 0, y from (values ('-0'::float8, 1), ('2', 2)) v(x, y) order by y;
+select count(*), max(y) from (values ('0'::float8, 1), ('-0', 2), ('1', 3), (null, 4)) v(x, y) group by x order by 2;
