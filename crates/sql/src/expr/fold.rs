@@ -173,3 +173,38 @@ pub fn eval_constant_expr(expr: &BoundExpr, ctx: &BindContext<'_>) -> SqlResult<
         Err(EvalError::Interrupted) => Err(SqlError::internal("a constant expression waited")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use types::FormatContext;
+
+    use super::*;
+    use crate::expr::{Aggregates, EmptyScope, ParamTypes, bind_sql_text};
+
+    #[test]
+    fn constants_that_outgrow_their_text_are_worked_out_when_they_are_wanted() {
+        let (format, params) = (FormatContext::default(), ParamTypes::none());
+        let ctx = BindContext {
+            params: &params,
+            format: &format,
+            subqueries: None,
+            aggregates: Aggregates::Forbidden("a test"),
+            fold_stable: false,
+        };
+        let is_kept = |sql: &str| bind_sql_text(sql, &EmptyScope, &ctx).expect(sql).as_const().is_some();
+        let list = (0..1000).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        for sql in [
+            "'a'::char(1000)",
+            "repeat('x', 4000)",
+            "1e1000",
+            &format!("array[{list}]"),
+            &format!("'{{{list}}}'::int[]"),
+            &format!("'{}'", "x".repeat(100_000)),
+        ] {
+            assert!(is_kept(sql), "{sql:.40}");
+        }
+        for sql in ["'a'::char(100000)", "repeat('x', 65000)", "1e131071", "'1e131071'::numeric"] {
+            assert!(!is_kept(sql), "{sql}");
+        }
+    }
+}
