@@ -479,7 +479,7 @@ fn a_long_text_is_read_as_long_as_others_will_have_it() {
     // The tokenizer, what is checked of the tokens, the parser.
     assert!(willing.looks.get() > 5 * tokens / 256, "{}", willing.looks.get());
     assert!(willing.held_max.get() > tokens * 2 * 112, "{}", willing.held_max.get());
-    assert!(read[0].size > 100 * 20_000 && read[1].size < 5_000);
+    assert!(read[0].size > 100 * 20_000 && (8_000..12_000).contains(&read[1].size));
     for end_at in [1, willing.looks.get() / 2, willing.looks.get()] {
         let reading = asked(end_at, usize::MAX);
         assert!(matches!(parse_one_at_length(&sql, reading.clone()), Err(Unread::ToEnd)), "{end_at}");
