@@ -1,6 +1,7 @@
 //! Comma-separated values: quotes around fields that need them, quotes within doubled or escaped.
 
 use super::Record;
+use super::reader::Scanned;
 
 /// The characters in force.
 #[derive(Clone, Copy, Debug)]
@@ -10,10 +11,9 @@ pub(super) struct CsvMarks {
     pub(super) escape: u8,
 }
 
-/// The end of the first whole record in `data` (at its newline), or `None`. Newlines within quotes are data.
-pub(super) fn record_end(data: &[u8], marks: CsvMarks) -> Option<usize> {
-    let mut quoted = false;
-    let mut at = 0;
+/// The end of the first whole record in `data` (at its newline), or how far it was looked through. Newlines within quotes are data.
+pub(super) fn record_end(data: &[u8], marks: CsvMarks, scanned: Scanned) -> Result<usize, Scanned> {
+    let Scanned { mut at, mut quoted } = scanned;
     while at < data.len() {
         let byte = data[at];
         if quoted && byte == marks.escape && marks.escape != marks.quote {
@@ -21,11 +21,11 @@ pub(super) fn record_end(data: &[u8], marks: CsvMarks) -> Option<usize> {
         } else if byte == marks.quote {
             quoted = !quoted;
         } else if byte == b'\n' && !quoted {
-            return Some(at);
+            return Ok(at);
         }
         at += 1;
     }
-    None
+    Err(Scanned { at, quoted })
 }
 
 /// Splits a record into fields; `Err` when a quote is left open. `null_rule(column, text, was_quoted)` tells NULL.

@@ -8,6 +8,15 @@ use super::csv::{self, CsvMarks};
 use super::{CopyColumn, Record, binary, text};
 use crate::parse::{CopyOptions, CopyTextFormat};
 
+/// How far the beginning of a record was looked through: a long one comes in many pieces.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scanned {
+    /// Bytes from its first one on.
+    pub(super) at: usize,
+    /// Whether that is within quotes.
+    pub(super) quoted: bool,
+}
+
 /// Turns the bytes of `COPY … FROM STDIN` into rows of the columns named.
 #[derive(Debug)]
 pub(crate) struct CopyReader {
@@ -22,6 +31,8 @@ pub(crate) struct CopyReader {
     pending: Vec<u8>,
     /// How much of `pending` has been read.
     consumed: usize,
+    /// Of the record behind that.
+    scanned: Scanned,
     record: Record,
     line: u64,
     /// Bounds in `pending` of the line that `record` was read from, for the context of errors.
@@ -63,6 +74,7 @@ impl CopyReader {
             force_null,
             pending: Vec::new(),
             consumed: 0,
+            scanned: Scanned::default(),
             record: Record::default(),
             line: 0,
             line_read: None,
@@ -141,7 +153,9 @@ impl CopyReader {
         match self.options.format {
             CopyTextFormat::Binary => self.next_binary(),
             CopyTextFormat::Text => {
-                let Some(line) = self.next_line(|data, _| text::line_end(data, 0)) else { return Ok(false) };
+                let Some(line) = self.next_line(|data, _, scanned| text::line_end(data, scanned)) else {
+                    return Ok(false);
+                };
                 if self.ended {
                     return Ok(false);
                 }
@@ -171,13 +185,19 @@ impl CopyReader {
     }
 
     /// Bounds of the next line without its line end. Sets `ended` at the end marker `\.`.
-    fn next_line(&mut self, end: impl Fn(&[u8], CsvMarks) -> Option<usize>) -> Option<(usize, usize)> {
+    fn next_line(
+        &mut self,
+        end: impl Fn(&[u8], CsvMarks, Scanned) -> Result<usize, Scanned>,
+    ) -> Option<(usize, usize)> {
         let start = self.consumed;
-        let newline = match end(&self.pending[start..], self.marks) {
-            Some(length) => start + length,
+        let newline = match end(&self.pending[start..], self.marks, std::mem::take(&mut self.scanned)) {
+            Ok(length) => start + length,
             // A quote or escape left open at the end: the rest is one last record, for the splitter to judge.
-            None if self.finished && start < self.pending.len() => self.pending.len() - 1,
-            None => return None,
+            Err(_) if self.finished && start < self.pending.len() => self.pending.len() - 1,
+            Err(scanned) => {
+                self.scanned = scanned;
+                return None;
+            }
         };
         self.consumed = newline + 1;
         self.line += 1;

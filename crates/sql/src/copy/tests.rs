@@ -93,3 +93,18 @@ proptest! {
         prop_assert_eq!(read(options(format), &pieces).unwrap(), rows);
     }
 }
+
+/// To look through it from its beginning with each piece would take half an hour.
+#[test]
+fn a_long_row_in_many_pieces_is_looked_through_once() {
+    let long = "x".repeat(1 << 10);
+    for (format, open, close) in
+        [(CopyTextFormat::Text, "1\t\\\n", "\n"), (CopyTextFormat::Csv, "1,\"\n", "\"\n")]
+    {
+        let mut pieces = vec![open.as_bytes()];
+        pieces.extend(std::iter::repeat_n(long.as_bytes(), 16 << 10));
+        pieces.push(close.as_bytes());
+        let rows = read(options(format), &pieces).unwrap();
+        assert_eq!(rows, [row(1, Some(&format!("\n{}", "x".repeat(16 << 20))))]);
+    }
+}

@@ -1,15 +1,19 @@
 //! PostgreSQL's text form: a line a record, a delimiter between fields, backslash escapes.
 
 use super::Record;
+use super::reader::Scanned;
 
-/// The end of the first whole line in `data` (at its newline), or `None`. A newline behind a backslash is data.
-pub(super) fn line_end(data: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
+/// The end of the first whole line in `data` (at its newline), or how far it was looked through. A newline behind a backslash is data.
+pub(super) fn line_end(data: &[u8], scanned: Scanned) -> Result<usize, Scanned> {
+    let mut at = scanned.at;
     loop {
-        let newline = at + data[at..].iter().position(|b| *b == b'\n')?;
+        let Some(length) = data[at..].iter().position(|b| *b == b'\n') else {
+            return Err(Scanned { at: data.len(), ..scanned });
+        };
+        let newline = at + length;
         let backslashes = data[..newline].iter().rev().take_while(|b| **b == b'\\').count();
         if backslashes % 2 == 0 {
-            return Some(newline);
+            return Ok(newline);
         }
         at = newline + 1;
     }
