@@ -29,7 +29,7 @@ impl TreeReport {
     }
 }
 
-/// Reads every page of the tree and checks that it is one: the layout of each node, levels, order of keys within and
+/// Reads every page of the tree, one at a time ([`ReadPages::with_page`]), and checks that it is one: the layout of each node, levels, order of keys within and
 /// across nodes, overflow chains. The first thing wrong is the `Corrupt` returned.
 pub fn check<P: ReadPages>(pages: &P, root: TreeRoot) -> Result<TreeReport, PageFault> {
     check_each(pages, root, |_, _| Ok(()))
@@ -44,7 +44,8 @@ pub fn check_each<P: ReadPages>(
     let mut walk = Walk { pages, tree: PageNo(0), report: TreeReport::default(), each: &mut each };
     if let Some(tree) = root.0 {
         walk.tree = tree;
-        walk.report.depth = u32::from(Node::open(pages.page(tree)?, tree, tree)?.level()) + 1;
+        let level = pages.with_page(tree, |page| Node::open(page, tree, tree).map(Node::level))??;
+        walk.report.depth = u32::from(level) + 1;
         walk.node(tree, None, Bounds { low: &[], high: None })?;
     }
     Ok(walk.report)
@@ -69,8 +70,9 @@ struct Walk<'a, P> {
 
 impl<P: ReadPages> Walk<'_, P> {
     fn node(&mut self, no: PageNo, level: Option<u8>, bounds: Bounds<'_>) -> Result<(), PageFault> {
-        let pages = self.pages;
-        let node = Node::open(pages.page(no)?, no, self.tree)?;
+        // A copy: what is below it is looked at meanwhile, and may be all that fits memory.
+        let page = self.pages.with_page(no, |page| Box::new(*page))?;
+        let node = Node::open(&page, no, self.tree)?;
         node.validate().map_err(|what| PageFault::corrupt(no, what, 0, 0))?;
         if let Some(level) = level.filter(|level| node.level() != *level) {
             return Err(PageFault::corrupt(no, "level of a tree node", node.level().into(), level.into()));

@@ -1,7 +1,7 @@
 //! The pages of a damaged tree, as far as its whole pages lead.
 
 use base::PageNo;
-use storage::{PageFault, ReadPages};
+use storage::{PageBytes, PageFault, ReadPages};
 
 use crate::TreeRoot;
 use crate::node::Node;
@@ -18,7 +18,7 @@ pub struct Reach {
     pub damage: Option<PageFault>,
 }
 
-/// Walks the tree around what is damaged in it. A page that is not in memory counts as damaged, so give it pages that are
+/// Walks the tree around what is damaged in it, a page at a time ([`ReadPages::with_page`]). A page that is not in memory counts as damaged, so give it pages that are
 /// read when asked for.
 pub fn reach<P: ReadPages>(pages: &P, root: TreeRoot) -> Reach {
     let mut reach = Reach::default();
@@ -30,10 +30,13 @@ pub fn reach<P: ReadPages>(pages: &P, root: TreeRoot) -> Reach {
 
 fn walk<P: ReadPages>(pages: &P, no: PageNo, tree: PageNo, level: Option<u8>, reach: &mut Reach) {
     reach.pages.push(no);
-    let node = match whole_node(pages, no, tree, level) {
-        Ok(node) => node,
+    // A copy: what is below it is looked at meanwhile, and may be all that fits memory.
+    let whole = |page: &PageBytes| whole_node(page, no, tree, level).map(|()| Box::new(*page));
+    let image = pages.with_page(no, whole).flatten();
+    let node = match &image {
+        Ok(page) => Node(page),
         Err(fault) => {
-            reach.damage.get_or_insert(fault);
+            reach.damage.get_or_insert_with(|| fault.clone());
             return;
         }
     };
@@ -52,15 +55,9 @@ fn walk<P: ReadPages>(pages: &P, no: PageNo, tree: PageNo, level: Option<u8>, re
 }
 
 /// Levels fall by one at each step, so that the walk ends whatever it meets.
-fn whole_node<P: ReadPages>(
-    pages: &P,
-    no: PageNo,
-    tree: PageNo,
-    parent: Option<u8>,
-) -> Result<Node<'_>, PageFault> {
-    let node = path::open_page(pages.page(no)?, no, tree, parent)?;
-    node.validate().map_err(|what| PageFault::corrupt(no, what, 0, 0))?;
-    Ok(node)
+fn whole_node(page: &PageBytes, no: PageNo, tree: PageNo, parent: Option<u8>) -> Result<(), PageFault> {
+    let node = path::open_page(page, no, tree, parent)?;
+    node.validate().map_err(|what| PageFault::corrupt(no, what, 0, 0))
 }
 
 #[cfg(test)]

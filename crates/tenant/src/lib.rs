@@ -26,6 +26,7 @@ mod lock_list;
 pub mod locks;
 mod memory;
 mod overlay;
+mod passing;
 mod pending;
 mod reads;
 mod redo_record;

@@ -21,6 +21,7 @@ use crate::catalog::{Catalog, Index, Table};
 use crate::ddl::Behavior;
 use crate::interrupt::Interrupt;
 use crate::memory::RepeatedReads;
+use crate::passing::Passage;
 use crate::tenant::{OpenError, RedoSink, Tenant};
 use crate::trees::TreeState;
 use crate::txn::Isolation;
@@ -217,7 +218,8 @@ impl Tenant {
     /// Gives back the pages of `gone` trees and of trees that nothing refers to, as far as it is known which they are.
     fn release_unowned(&mut self, gone: &[TreeState], repaired: &mut Repaired) {
         let snapshot = self.pages.snapshot();
-        let pages = snapshot.pinned();
+        let passage = Passage::of(&mut self.pages);
+        let pages = passage.pages(&snapshot);
         let mut owned: FxHashSet<PageNo> = FxHashSet::default();
         for (tree, state) in self.trees.iter() {
             let reach = btree::reach(&pages, state.root);
@@ -236,6 +238,7 @@ impl Tenant {
         released.retain(|page| !owned.contains(page));
         released.sort_unstable();
         released.dedup();
+        drop(pages);
         for page in &released {
             self.pages.release(*page);
         }

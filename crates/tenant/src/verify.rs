@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use storage::{VerifyReport, verify_file};
 
 use crate::catalog::{Catalog, RecordKey, Table};
+use crate::passing::Passage;
 use crate::repair::tree_name;
 use crate::row::keys::{index_entry_of_bytes, row_id_of, table_key};
 use crate::row::{RowRef, decode_row};
@@ -59,8 +60,10 @@ impl Tenant {
     pub fn check(&mut self) -> TenantReport {
         let garbage: Vec<_> = self.garbage.iter().chain(&self.spoiled).copied().collect();
         let frozen = self.freeze();
+        let passage = Passage::of(&mut self.pages);
         let mut check = Check {
             frozen: &frozen,
+            passage: &passage,
             report: TenantReport::default(),
             owners: FxHashMap::default(),
             whole: true,
@@ -83,6 +86,7 @@ impl Tenant {
 
 struct Check<'a> {
     frozen: &'a Frozen,
+    passage: &'a Passage<'a>,
     report: TenantReport,
     /// By page, the tree it was found in.
     owners: FxHashMap<PageNo, TreeId>,
@@ -108,7 +112,7 @@ impl Check<'_> {
         entries: Option<u64>,
         on_entry: OnEntry<'_>,
     ) -> bool {
-        let pages = self.frozen.pages.pinned();
+        let pages = self.passage.pages(&self.frozen.pages);
         let mut defect = None;
         let result = btree::check_each(&pages, root, |key, value| {
             let value = value.read(&pages)?;
@@ -193,15 +197,15 @@ impl Check<'_> {
 
     fn table(&mut self, table: &Table) {
         self.report.tables += 1;
-        let frozen = self.frozen;
+        let (frozen, passage) = (self.frozen, self.passage);
         let state = frozen.trees.get(table.tree);
-        let pages = frozen.pages.pinned();
         let mut rows = 0;
         let whole = self.tree(table.tree, state.root, Some(state.entries), &mut |key, bytes| {
             rows += 1;
             check_row(table, key, bytes)?;
             for index in table.secondary_indexes() {
                 let entry = index_entry_of_bytes(table, index, bytes, key).map_err(|e| e.to_string())?;
+                let pages = passage.pages(&frozen.pages);
                 let found = btree::get(&pages, frozen.trees.root(index.tree), &entry.key);
                 // A page of the index that cannot be read is told when its own tree is checked.
                 let Ok(found) = found.and_then(|value| value.map(|value| value.read(&pages)).transpose())
