@@ -446,11 +446,11 @@ impl Tenant {
     }
 
     /// Takes a statement back that failed, so that the transaction can go on without it. Locks gained stay, and what was given out of sequences is not given
-    /// out again.
+    /// out again. Nothing is kept for another run.
     pub fn rollback_statement(&mut self, txn: &mut Txn, mark: &Mark) {
         txn.sequences.roll_back_to(&mark.sequences);
-        txn.session_locks.forget();
         self.undo_to(txn, mark);
+        self.give_up_kept(txn);
     }
 
     fn undo_to(&mut self, txn: &mut Txn, mark: &Mark) {
@@ -478,7 +478,6 @@ impl Tenant {
         self.rollback_statement(txn, &savepoint.mark);
         txn.due.make_again();
         txn.due.modes.clone_from(&savepoint.modes);
-        self.give_up_kept(txn);
         txn.tables.clear();
         for (tag, modes) in txn.held.split_off(savepoint.held) {
             self.locks.release(txn.session, &tag, modes);

@@ -12,6 +12,7 @@ mod kept;
 mod locking;
 mod misses;
 mod model;
+mod model_ddl;
 mod passing;
 mod planted;
 mod recovery;
