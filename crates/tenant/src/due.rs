@@ -196,6 +196,11 @@ impl View<'_> {
         if deferred { Ok(()) } else { self.make_checks(|due, key| !due.puts_off(key)) }
     }
 
+    /// Makes those that wait though their foreign keys are not to be put off: [`crate::Txn::look_later`] left them. As [`View::check_due`].
+    pub fn check_own(&mut self) -> Step<()> {
+        self.make_checks(|due, key| !due.puts_off(key))
+    }
+
     /// Errors: 55006 where checks of the table's own changed rows wait.
     pub fn require_none_due(&self, table: &Table, command: &str) -> SqlResult<()> {
         let waits =

@@ -98,9 +98,12 @@ impl View<'_> {
                     PendingCheck::Reference { table, constraint, values } => {
                         let of = self.table(table)?;
                         let Some(key) = of.foreign_key(constraint) else { continue };
-                        if self.txn.due.puts_off(key) {
+                        let is_own = self.txn.own_later == Some(table) && key.referenced_table == table;
+                        if self.txn.due.puts_off(key)
+                            || is_own && !self.lock_referenced(&of, &of, key, &values)?
+                        {
                             self.put_off(table, key, table, Side::Referencing, &values);
-                        } else {
+                        } else if !is_own {
                             self.check_reference(&of, key, &values)?;
                         }
                     }

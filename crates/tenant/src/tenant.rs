@@ -524,6 +524,7 @@ impl Tenant {
             dropped_trees: Vec::new(),
             sequences: Default::default(),
             checks: Vec::new(),
+            own_later: None,
             due: Due::default(),
             cascaded: Vec::new(),
             held: Default::default(),

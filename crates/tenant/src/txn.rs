@@ -65,6 +65,8 @@ pub struct Txn {
     pub(crate) checks: Vec<PendingCheck>,
     /// Checks due at the transaction's end.
     pub(crate) due: Due,
+    /// The table whose rows may refer to rows of it that come behind them ([`Txn::look_later`]).
+    pub(crate) own_later: Option<Oid>,
     /// Rows that the statement's foreign keys changed, of tables with CHECK constraints: the table and the row's key.
     pub(crate) cascaded: Vec<(Oid, Key)>,
     /// Locks it has in the table of locks, with a bit for each mode.
@@ -204,6 +206,12 @@ impl Txn {
     /// Bytes of keys and values changed so far.
     pub fn changed_bytes(&self) -> usize {
         self.overlay.bytes()
+    }
+
+    /// From now on rows of this table that refer to others of it that are not there are not refused before [`crate::View::check_own`]: what they
+    /// refer to may be part of the same statement. `None` for no table.
+    pub fn look_later(&mut self, table: Option<Oid>) {
+        self.own_later = table;
     }
 
     /// The newest commit that the transaction may have read and that was not durable then: a reply that shows anything it

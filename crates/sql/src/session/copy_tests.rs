@@ -14,10 +14,12 @@ fn copy(bench: &mut Bench, session: &mut Session, sql: &str, data: &[u8]) -> Res
         for piece in data.chunks(7) {
             session.copy_data(home, piece)?;
         }
-        session.copy_done(home, &mut out)
+        session.copy_done(home, &mut out)?;
+        // What follows in the script.
+        session.query(home, sql, &mut out)
     });
     match copied {
-        Ok(()) => Ok(out.tags.pop().expect("a tag")),
+        Ok(_) => Ok(out.tags.pop().expect("a tag")),
         Err(Pause::Error(error)) => Err(format!("{} {}", error.state(), error.message())),
         Err(pause) => panic!("{pause:?}"),
     }
@@ -86,4 +88,29 @@ fn marks_that_would_be_taken_for_data_are_refused() {
     for options in ["FORMAT csv, DELIMITER 'n'", "DELIMITER 'X'", "DELIMITER '|', NULL ''"] {
         bench.run(&mut session, &format!("COPY t TO STDOUT ({options})"));
     }
+}
+
+#[test]
+fn rows_of_a_copy_may_refer_to_those_behind_them() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(
+        &mut session,
+        "CREATE TABLE t (id int PRIMARY KEY, boss int REFERENCES t, peer int REFERENCES t)",
+    );
+    let sql = "COPY t FROM STDIN";
+    let copied = copy(&mut bench, &mut session, sql, b"1\t2\t1\n2\t\\N\t3\n3\t1\t3\n");
+    assert_eq!(copied.as_deref(), Ok("COPY 3"));
+    let refused = copy(&mut bench, &mut session, sql, b"4\t5\t1\n5\t6\t1\n");
+    assert_eq!(
+        refused.unwrap_err(),
+        "23503 insert or update on table \"t\" violates foreign key constraint \"t_boss_fkey\""
+    );
+    // A statement of its own is not put off, not even in the same transaction.
+    bench.run(&mut session, "BEGIN");
+    assert_eq!(copy(&mut bench, &mut session, sql, b"4\t5\t1\n5\t1\t1\n").as_deref(), Ok("COPY 2"));
+    let error = bench.fail(&mut session, "INSERT INTO t VALUES (6, 7, 1)");
+    assert_eq!(error.state(), SqlState::FOREIGN_KEY_VIOLATION);
+    bench.run(&mut session, "ROLLBACK");
+    assert_eq!(bench.run(&mut session, "SELECT count(*) FROM t").lines(), ["3"]);
 }

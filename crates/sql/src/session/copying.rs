@@ -4,7 +4,7 @@ use compact_str::format_compact;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{Catalog, Privileges, Table};
 use tenant::locks::{TableLock, WaitPolicy};
@@ -31,6 +31,8 @@ pub(super) struct CopyIn {
     rows: u64,
     /// The row read and not stored yet, when storing it had to wait.
     waiting: Option<Row>,
+    /// The table, if its rows may refer to each other.
+    own: Option<Oid>,
     finished: bool,
 }
 
@@ -183,7 +185,9 @@ impl Session {
         );
         let reader = CopyReader::new(name, copied, statement.options.clone())?;
         out.copy_in(CopyShape::new(format_of(&statement.options), count));
-        self.copy_in = Some(CopyIn { reader, insert, rows: 0, waiting: None, finished: false });
+        let is_own = table.foreign_keys.iter().any(|key| key.referenced_table == table.oid);
+        let own = is_own.then_some(table.oid);
+        self.copy_in = Some(CopyIn { reader, insert, rows: 0, waiting: None, own, finished: false });
         Ok(Ran::CopyIn)
     }
 
@@ -218,15 +222,32 @@ impl Session {
             }
         }
         self.store_copied(home)?;
-        if let Err(error) = self.check_taken() {
+        let ended = self.check_own(home).and_then(|()| Ok(self.check_taken()?));
+        if let Err(Pause::Error(_)) = ended {
             self.count_end(Outcome::Failed);
             self.copy_in = None;
             self.script = None;
             self.fail_transaction(home);
-            return Err(error.into());
         }
+        ended?;
         let rows = self.copy_in.as_ref().map_or(0, |copy| copy.rows);
         self.finish_copy(home, &format_compact!("COPY {rows}"), out)
+    }
+
+    /// Makes the checks of rows that refer to others of the same COPY.
+    ///
+    /// # Errors
+    /// 23503. A pause for locks and turns of the checks.
+    fn check_own(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        let has_own = self.copy_in.as_ref().is_some_and(|copy| copy.own.is_some());
+        if !has_own || !self.transaction.open().is_some_and(|open| open.txn.has_checks_due()) {
+            return Ok(());
+        }
+        let checked = self.with_view(home, |view| view.check_own());
+        if let Some(open) = self.transaction.open() {
+            home.tenant.keep_locks(&mut open.txn);
+        }
+        checked
     }
 
     /// All data is in: commits, unless more statements or a block follow.
@@ -294,7 +315,9 @@ impl Session {
                 return Err(SqlError::internal("a COPY lost its transaction").into());
             };
             let mark = open.txn.mark();
+            open.txn.look_later(copy.own);
             let stored = self.run_point(home, &copy.insert, &row, &mut Discard, exec::ExecLimits::default());
+            self.transaction.open().into_iter().for_each(|open| open.txn.look_later(None));
             match stored {
                 Ok(stored) => {
                     if let Some(open) = self.transaction.open() {
