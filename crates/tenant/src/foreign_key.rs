@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use types::{CastContext, Datum, FormatContext};
 
-use crate::catalog::{Column, ForeignKey, Index, MatchType, ReferentialAction, Table};
+use crate::catalog::{Column, Encode, ForeignKey, Index, MatchType, ReferentialAction, Table};
 use crate::cursor::Direction;
 use crate::due::Side;
 use crate::interrupt::Step;
@@ -69,7 +69,7 @@ impl View<'_> {
                 key.referenced_columns.iter().map(|c| row[*c].clone()).collect()
             };
             let (old, new) = (of(old), new.map(of));
-            if new.as_ref() == Some(&old)
+            if new.as_ref().is_some_and(|new| are_same(&old, new))
                 || old.iter().any(Datum::is_null)
                 || !catalog.watches(table.oid, by.constraint)
             {
@@ -465,6 +465,16 @@ impl<'a> Pairs<'a> {
         };
         values.iter().zip(self.columns()).map(assign).collect()
     }
+}
+
+/// Whether values are the same as they are stored. NaN is then: a row that refers to itself would be given it again and again.
+fn are_same(old: &[Datum], new: &[Datum]) -> bool {
+    let stored = |values: &[Datum]| {
+        let mut bytes = Vec::new();
+        values.encode(&mut bytes);
+        bytes
+    };
+    old == new || stored(old) == stored(new)
 }
 
 fn mixed_nulls(table: &Table, key: &ForeignKey) -> SqlError {

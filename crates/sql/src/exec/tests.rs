@@ -182,3 +182,13 @@ fn a_row_of_a_result_has_bounds() {
         assert_eq!(error.state().to_string(), "54000", "{sql:.60}");
     }
 }
+
+#[test]
+fn a_row_that_refers_to_itself_by_nan_is_changed_once() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (id int, f float8 UNIQUE REFERENCES t (f) ON UPDATE CASCADE ON DELETE CASCADE);
+         INSERT INTO t VALUES (1, 'NaN'), (2, 1); UPDATE t SET id = id + 10; UPDATE t SET f = f + 1",
+    );
+    assert_eq!(bench.run(&mut session, "SELECT id, f FROM t ORDER BY id").lines(), ["11|NaN", "12|2"]);
+    bench.run(&mut session, "DELETE FROM t");
+}
