@@ -75,6 +75,10 @@ fn what_arbitrates_a_conflict_is_read() {
     );
     let mut writer = bench.session_of("writer");
     bench.run(&mut writer, "INSERT INTO t VALUES (1, 1); INSERT INTO t VALUES (1, 1) ON CONFLICT DO NOTHING");
+    // So is what RETURNING shows.
+    bench.run(&mut writer, "INSERT INTO t VALUES (2, 2) RETURNING 1");
+    let error = bench.fail(&mut writer, "INSERT INTO t VALUES (3, 3) RETURNING *");
+    assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE);
     for target in ["(id)", "ON CONSTRAINT t_pkey"] {
         let sql = format!("INSERT INTO t VALUES (1, 1) ON CONFLICT {target} DO NOTHING");
         assert_eq!(bench.fail(&mut writer, &sql).state(), SqlState::INSUFFICIENT_PRIVILEGE, "{sql}");

@@ -160,7 +160,9 @@ pub(super) fn bind_change(binder: &Binder<'_>, insert: &ast::Insert, external: b
             let (level, namespace) = target_level(&table, &shown, &[]);
             let scope = LevelScope { level: &level, namespace: &namespace, outer: None };
             let (project, output) = binder.bind_returning(items, &scope)?;
-            binder.note_access(table.oid, Privileges::SELECT);
+            if (0..level.width).any(|slot| level.is_used(slot)) {
+                binder.note_access(table.oid, Privileges::SELECT);
+            }
             (Some(ReturningPlan { project }), output)
         }
     };
