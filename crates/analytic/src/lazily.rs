@@ -38,7 +38,12 @@ impl Translator<'_, '_> {
                 && other.volatility() != Volatility::Volatile
                 && self.sources(other).iter().all(|source| sources.contains(source))
         };
-        let mut all: Vec<BoundExpr> = parts[..at].iter().filter(goes_before).cloned().collect();
+        // For a condition of rows unknown is false, and decides as well.
+        let is_true = |other: &BoundExpr| {
+            let expr = Box::new(other.clone());
+            BoundExpr::boolean(ExprKind::IsBool { expr, value: true, negated: false })
+        };
+        let mut all: Vec<BoundExpr> = parts[..at].iter().filter(goes_before).map(is_true).collect();
         if all.is_empty() {
             return Ok(None);
         }
