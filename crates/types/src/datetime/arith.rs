@@ -72,8 +72,8 @@ pub fn age(a: i64, b: i64) -> SqlResult<Interval> {
         days -= 1;
     }
     while days < 0 {
-        // A borrowed month has the length of the earlier date's, or, when negative, of the later's, as in PostgreSQL.
-        days += if sign < 0 { days_in_month(l.year, l.month) } else { days_in_month(e.year, e.month) } as i32;
+        // A borrowed month has the length of the earlier date's, whichever comes first, as in PostgreSQL.
+        days += days_in_month(e.year, e.month) as i32;
         months -= 1;
     }
     Ok(Interval { months: sign * months, days: sign * days, micros: i64::from(sign) * micros })
