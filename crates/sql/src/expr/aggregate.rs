@@ -511,7 +511,11 @@ fn numeric_deviation(kind: AggregateKind, count: i64, sum: &Numeric, squares: &N
     }
     let divisor = if sample { n.mul(&Numeric::from(count - 1))? } else { n.mul(&n)? };
     let variance = numerator.div(&divisor)?;
-    Ok(Datum::Numeric(if is_root(kind) { variance.sqrt()? } else { variance }))
+    if !is_root(kind) {
+        return Ok(Datum::Numeric(variance));
+    }
+    // With as many digits behind the point as what it is the root of, of which large numbers have none.
+    Ok(Datum::Numeric(variance.sqrt()?.round(variance.scale().into())))
 }
 
 fn float_deviation(kind: AggregateKind, count: f64, deviations: f64) -> Datum {
