@@ -240,8 +240,14 @@ fn cause_tells_overbooking_from_the_server_and_from_neighbours() {
     assert_eq!(cause([500, 501], [0, 0], 0), Some(Cause::Overbooked), "on its home");
     assert_eq!(cause([500, 501], [0, 1], 0), Some(Cause::Neighbour));
     assert_eq!(cause([1000, 1000], [0, 1], 0), Some(Cause::Neighbour), "both cores, exactly");
-    assert_eq!(cause([500, 500], [0, 0], 150 * MS), Some(Cause::System), "50 ms beyond its 100");
-    assert_eq!(cause([500, 500], [0, 0], 149 * MS), Some(Cause::Neighbour));
+    assert_eq!(cause([450, 450], [0, 0], 150 * MS), Some(Cause::System), "50 ms beyond its 100");
+    assert_eq!(cause([450, 450], [0, 0], 149 * MS), Some(Cause::Neighbour));
+    // With what the server's own work had of its promise, half of which is for that worker.
+    assert_eq!(cause([500, 500], [0, 0], MS), Some(Cause::Overbooked));
+    assert_eq!(cause([475, 475], [0, 0], 140 * MS), Some(Cause::Neighbour), "exactly full");
+    assert_eq!(cause([475, 476], [0, 0], 140 * MS), Some(Cause::Overbooked));
+    assert_eq!(cause([475, 476], [0, 1], 140 * MS), Some(Cause::Neighbour));
+    assert_eq!(cause([500, 1000], [0, 1], 140 * MS), Some(Cause::Neighbour), "it was on the other worker");
 }
 
 #[test]

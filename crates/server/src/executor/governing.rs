@@ -82,8 +82,8 @@ impl CpuGoverning {
         CpuScheduler::sharing(self.accounts.clone())
     }
 
-    pub(super) fn feed(&self) -> CpuFeed {
-        CpuFeed::new(self.meters.clone())
+    pub(super) fn feed(&self, worker: usize) -> CpuFeed {
+        CpuFeed::of_worker(self.meters.clone(), worker)
     }
 
     /// Has the meter hold a tenant's time against this promise from `now` on. `home` is `None` for a tenant with tasks on all workers.

@@ -99,10 +99,10 @@ pub(super) struct RunQueues {
 }
 
 impl RunQueues {
-    pub(super) fn new(governing: &CpuGoverning) -> RunQueues {
+    pub(super) fn new(governing: &CpuGoverning, worker: usize) -> RunQueues {
         RunQueues {
             scheduler: governing.scheduler(),
-            feed: governing.feed(),
+            feed: governing.feed(worker),
             queues: Vec::new(),
             by_tenant: FxHashMap::default(),
             touched: Vec::new(),

@@ -293,7 +293,7 @@ impl Worker {
         reactor.set_gate(Box::new(Gate(io.clone())));
         let shared = Arc::new(Shared::new(id, reactor.remote_waker()));
         let handle = WorkerHandle(shared.clone());
-        let mut queues = RunQueues::new(&governing.cpu);
+        let mut queues = RunQueues::new(&governing.cpu, seat);
         queues.set_terms(TenantId::SYSTEM, &governing.cpu.of_system(), env.now());
         let local = Local {
             shared: shared.clone(),

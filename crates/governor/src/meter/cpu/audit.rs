@@ -51,16 +51,23 @@ struct Record {
 /// What all tenants together wanted since the server's start. Differences over an interval say what was wrong in it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Demand {
+    /// Of all but the internal tenant: of that counts what it used, since most of its work stands in no queue.
     owed: MilliCoreNanos,
     /// By home, at most a core of each tenant.
     owed_at_home: Vec<MilliCoreNanos>,
+    /// By worker, what the internal tenant used; wraps around.
+    system_used: Vec<u64>,
+    /// What it was promised, which is for all workers alike.
+    system_promised: MilliCoreNanos,
     /// What the internal tenant used beyond its own promise.
     system_over: u64,
 }
 
 impl Demand {
     fn add(&mut self, tenant: TenantId, terms: &CpuTerms, owed: MilliCoreNanos, used: i64, time: Nanos) {
-        self.owed += owed;
+        if tenant != TenantId::SYSTEM {
+            self.owed += owed;
+        }
         if let Some(home) = terms.home {
             let home = home as usize;
             if home >= self.owed_at_home.len() {
@@ -81,7 +88,17 @@ impl Demand {
             let owed = |demand: &Demand| demand.owed_at_home.get(home as usize).copied().unwrap_or(0);
             owed(self) - owed(before)
         });
-        if self.owed - before.owed > core * MilliCoreNanos::from(cores) || at_home > core {
+        // The server's own work wants what it used of its promise, an equal part of it on each worker.
+        let part = (self.system_promised - before.system_promised) / MilliCoreNanos::from(cores.max(1));
+        let of_system = |worker: usize| {
+            let used = |demand: &Demand| demand.system_used.get(worker).copied().unwrap_or(0);
+            let used = u64::try_from(used(self).wrapping_sub(used(before)) as i64).unwrap_or(0);
+            milli_core_nanos(ONE_CORE, Nanos(used)).min(part)
+        };
+        let of_system_at_home = terms.home.map_or(0, |home| of_system(home as usize));
+        let of_system: MilliCoreNanos = (0..self.system_used.len()).map(of_system).sum();
+        let all = self.owed - before.owed + of_system;
+        if all > core * MilliCoreNanos::from(cores) || at_home + of_system_at_home > core {
             Cause::Overbooked
         } else if self.system_over - before.system_over >= missed {
             Cause::System
@@ -120,6 +137,11 @@ impl CpuAudit {
         for record in &mut self.records {
             record.cut(&mut demand, time, now);
         }
+        demand.system_used =
+            self.meters.of_system().iter().map(|used| used.load(Ordering::Relaxed)).collect();
+        let system = self.records.iter().find(|record| record.tenant == TenantId::SYSTEM);
+        let reserved = system.map_or(MilliCores(0), |system| system.meter.in_force().terms.reserved);
+        demand.system_promised += milli_core_nanos(reserved, time);
         self.collected_at = now;
         self.demand = Arc::new(demand);
         let (demand, cores, known, meters) = (&self.demand, self.cores, self.records.len(), &self.meters);

@@ -126,12 +126,15 @@ pub struct CpuMeters {
     version: AtomicU64,
     /// Of tenants whose terms have none, in nanoseconds.
     interval: AtomicU64,
+    /// What the internal tenant used on each worker, in nanoseconds; wraps around.
+    of_system: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
 impl Default for CpuMeters {
     fn default() -> CpuMeters {
         CpuMeters {
             by_tenant: Mutex::default(),
+            of_system: Mutex::default(),
             version: AtomicU64::new(0),
             interval: AtomicU64::new(CpuTerms::INTERVAL_DEFAULT.0),
         }
@@ -176,6 +179,18 @@ impl CpuMeters {
         }
     }
 
+    fn of_system(&self) -> MutexGuard<'_, Vec<Arc<AtomicU64>>> {
+        self.of_system.lock().expect("no panic under this lock")
+    }
+
+    fn of_system_on(&self, worker: usize) -> Arc<AtomicU64> {
+        let mut of_system = self.of_system();
+        if worker >= of_system.len() {
+            of_system.resize_with(worker + 1, Arc::default);
+        }
+        of_system[worker].clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, Arc<TenantMeter>>> {
         self.by_tenant.lock().expect("no panic under the meters' lock")
     }
@@ -196,6 +211,8 @@ impl CpuMeters {
 pub struct CpuFeed {
     meters: Arc<CpuMeters>,
     fed: FxHashMap<TenantId, Fed>,
+    /// What the internal tenant used here.
+    of_system: Arc<AtomicU64>,
 }
 
 struct Fed {
@@ -204,9 +221,15 @@ struct Fed {
 }
 
 impl CpuFeed {
-    /// A worker's end of `meters`.
+    /// The only worker's end of `meters`.
     pub fn new(meters: Arc<CpuMeters>) -> CpuFeed {
-        CpuFeed { meters, fed: FxHashMap::default() }
+        CpuFeed::of_worker(meters, 0)
+    }
+
+    /// A worker's end of `meters`; they are counted from 0.
+    pub fn of_worker(meters: Arc<CpuMeters>, worker: usize) -> CpuFeed {
+        let of_system = meters.of_system_on(worker);
+        CpuFeed { meters, fed: FxHashMap::default(), of_system }
     }
 
     /// From `now` on `tasks` of the tenant are running or runnable on this worker. More than 15 count as 15. Call it
@@ -223,11 +246,17 @@ impl CpuFeed {
     /// The tenant used processor time until `now`.
     pub fn used(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
         self.fed(tenant, now).meter.tally.add_used(used);
+        if tenant == TenantId::SYSTEM {
+            self.of_system.fetch_add(used.0, Ordering::Relaxed);
+        }
     }
 
     /// Takes back time that was told and not used.
     pub fn take_back(&mut self, tenant: TenantId, unused: Nanos, now: Nanos) {
         self.fed(tenant, now).meter.tally.take_back(unused);
+        if tenant == TenantId::SYSTEM {
+            self.of_system.fetch_sub(unused.0, Ordering::Relaxed);
+        }
     }
 
     /// The server had the tenant's tasks stand still for `time`, until `now`, to move it: what it misses for that is the server's doing. Takes a short
