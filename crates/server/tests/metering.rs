@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use base::SqlState;
 use sql::session::{AnalyticEvent, AnalyticRequest, LedgerEntry, QueryControl};
-use support::{Client, TestServer};
+use support::{Client, TestServer, eventually};
 
 /// A query that no point plan answers: the engine looks at the ledger.
 const ANALYTIC: &str = "SELECT relname FROM pg_class";
@@ -94,4 +94,48 @@ fn an_altered_interval_is_that_of_every_resource_and_is_kept() {
     admin.ok("ALTER SERVER RESET (metering_interval)");
     assert_eq!(shown(&mut admin), "1s");
     work_until(&mut owner, "a second again", second);
+}
+
+/// How often a query reads the history.
+const READS: usize = 20;
+
+/// Rows of the history that the last query read, and the I/Os of who asked.
+static HISTORY: Mutex<(usize, u64)> = Mutex::new((0, 0));
+
+fn reads_the_history(request: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    let (ledger, mut rows) = (&request.context.ledger, 0);
+    for _ in 0..READS {
+        let read = ledger.history(&mut |_| {
+            rows += 1;
+            true
+        });
+        read.expect("the files are read");
+    }
+    let io = ledger.tenant_usage().iter().map(|usage| usage.io).sum();
+    *HISTORY.lock().unwrap_or_else(PoisonError::into_inner) = (rows, io);
+    say(AnalyticEvent::Done(Ok(())));
+}
+
+#[test]
+fn who_looks_at_the_history_pays_for_its_reading() {
+    let server = TestServer::with(|config| config.analytic = Some(reads_the_history));
+    server.create_tenant("acme");
+    let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
+    let began = Instant::now();
+    while began.elapsed().as_millis() < 2500 {
+        owner.ok("SELECT 1");
+    }
+    drop(owner);
+    // What there is of a minute is written when the server ends.
+    let server = server.restart();
+    let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
+    let mut reads = 0;
+    eventually("its reads are on the ledger", || {
+        owner.ok(ANALYTIC);
+        let (rows, io) = *HISTORY.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(rows >= READS, "it has a row at least");
+        reads += READS as u64;
+        // Of the calls before the last interval; what else it reads is little.
+        io >= 200 && io * 2 >= reads
+    });
 }

@@ -347,15 +347,9 @@ fn tenant_usage(out: &mut Rows<'_>) {
 }
 
 fn ledger_history(out: &mut Rows<'_>) {
-    let entries = match out.shared.context.ledger.history() {
-        Ok(entries) => entries,
-        Err(error) => {
-            out.failed = Some(error);
-            return;
-        }
-    };
+    let ledger = out.shared.context.ledger.clone();
     let count = |n: u64| Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX));
-    for entry in entries {
+    let read = ledger.history(&mut |entry| {
         out.add(vec![
             ("tenant", text(entry.tenant)),
             ("resource", text(entry.resource)),
@@ -376,6 +370,11 @@ fn ledger_history(out: &mut Rows<'_>) {
             ("delay_p99", entry.delay_p99.map_or(Datum::Null, Datum::Float8)),
             ("owed", Datum::Float8(entry.owed)),
         ]);
+        // Nothing more where nobody wants it.
+        out.shared.check_cancelled().is_ok()
+    });
+    if let Err(error) = read.and_then(|()| out.shared.check_cancelled()) {
+        out.failed.get_or_insert(error);
     }
 }
 

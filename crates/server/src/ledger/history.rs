@@ -8,16 +8,19 @@
 //!
 //! A file is named for its day since 1970, `020778.rollup`. Blocks are appended, one a minute at most, and are durable then; a crash loses
 //! the minute that was not over, and a block cut short by it ends its file. The thread of the ledger writes; analytical threads read,
-//! without a lock: what is being appended meanwhile is not whole yet and is left out.
+//! without a lock: what is being appended meanwhile is not whole yet and is left out. A file is read in pieces, block by block: with thousands of tenants that are never idle a day has
+//! more than there is memory for.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{ByteCount, TenantId};
-use env::{Disk, File, OpenMode};
-use governor::{Retention, RollUpBlock, RollUpSegment, RollUpStep, WallMinute};
+use env::{Disk, Env, File, IoAccount, OpenMode};
+use governor::{Resource, Retention, RollUpBlock, RollUpRow, RollUpSegment, RollUpStep, WallMinute};
 
 /// Name of the directory.
 const DIR: &str = "ledger";
@@ -25,6 +28,10 @@ const SUFFIX: &str = ".rollup";
 const HEAD_LEN: usize = 8;
 const MINUTES_A_DAY: u32 = 24 * 60;
 const MS_PER_DAY: i64 = MINUTES_A_DAY as i64 * 60_000;
+/// Bytes that are read at once, at least.
+const PIECE_LEN: u64 = 256 << 10;
+/// What a restart, or a worker that was late, left of a minute for a later block comes within so many minutes.
+const MINUTE_SPREAD_MAX: u32 = 60;
 
 /// Where the files are. Cheap to clone.
 #[derive(Clone)]
@@ -52,6 +59,11 @@ struct Segment {
 impl History {
     pub(crate) fn new(disk: Arc<dyn Disk>, data_dir: &Path) -> History {
         History { disk, dir: data_dir.join(DIR).into() }
+    }
+
+    /// The same files, their reading charged to somebody else.
+    pub(super) fn charged_to(&self, env: &Env, account: &Arc<IoAccount>) -> History {
+        History { disk: env.charging(account).disk, dir: self.dir.clone() }
     }
 
     fn path(&self, day: u32) -> PathBuf {
@@ -85,48 +97,158 @@ impl History {
     /// # Errors
     /// The file cannot be read. One that was dropped meanwhile has nothing.
     pub(super) fn read_day(&self, day: u32, of: Option<TenantId>) -> io::Result<RollUpBlock> {
-        match self.blocks(day, of) {
-            Ok((blocks, _)) => Ok(RollUpBlock::merged(blocks, 1)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(RollUpBlock::default()),
-            Err(error) => Err(error),
-        }
+        self.merged([day], of, 1)
     }
 
-    /// The blocks of a day that are whole, what they have of the tenant (`None`: of all), and the bytes they take. What is damaged ends the file.
-    fn blocks(&self, day: u32, of: Option<TenantId>) -> io::Result<(Vec<RollUpBlock>, u64)> {
-        let bytes = self.disk.read_small(&self.path(day))?;
-        let (mut blocks, mut rest) = (Vec::new(), &bytes[..]);
-        while let Some((mut block, after)) = split_block(rest) {
-            if let Some(tenant) = of {
-                block.keep_only(tenant);
-            }
-            blocks.push(block);
-            rest = after;
-        }
-        Ok((blocks, (bytes.len() - rest.len()) as u64))
-    }
-
-    /// Everything of a tenant, or of all for `None`, by tenant, resource and minute. Reads every file, and keeps of it in memory what it answers and one file more. Blocks.
+    /// Everything of a tenant, by resource and minute. Reads every file, and keeps of it in memory what it answers and one block more. Blocks.
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn read(&self, of: Option<TenantId>) -> io::Result<RollUpBlock> {
-        let mut all = Vec::new();
-        for day in self.days()? {
-            all.extend(self.blocks(day, of)?.0);
+    pub(super) fn read(&self, of: TenantId) -> io::Result<RollUpBlock> {
+        self.merged(self.days()?, Some(of), 1)
+    }
+
+    /// Calls `each` for the rows of a tenant, or of all for `None`, the oldest first, until it says to stop. Has an hour of them in memory. Blocks.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn each_row(
+        &self,
+        of: Option<TenantId>,
+        each: &mut dyn FnMut(&RollUpRow) -> bool,
+    ) -> io::Result<()> {
+        // Those that a later block may have more of.
+        let mut kept: BTreeMap<(WallMinute, TenantId, Resource), RollUpRow> = BTreeMap::new();
+        for block in self.blocks_of(self.days()?, of) {
+            let rows = block?.rows;
+            let Some(newest) = rows.iter().map(|row| row.from.0).max() else { continue };
+            for row in rows {
+                match kept.entry((row.from, row.tenant, row.resource)) {
+                    Entry::Vacant(place) => drop(place.insert(row)),
+                    Entry::Occupied(mut place) => place.get_mut().merge(&row),
+                }
+            }
+            let from = WallMinute(newest.saturating_sub(MINUTE_SPREAD_MAX));
+            let later = kept.split_off(&(from, TenantId(0), Resource::Cpu));
+            if !std::mem::replace(&mut kept, later).values().all(&mut *each) {
+                return Ok(());
+            }
         }
-        Ok(RollUpBlock::merged(all, 1))
+        kept.values().all(each);
+        Ok(())
+    }
+
+    /// What these days have of a tenant, or of all, rows of the same `minutes` merged into one.
+    fn merged(
+        &self,
+        days: impl IntoIterator<Item = u32>,
+        of: Option<TenantId>,
+        minutes: u32,
+    ) -> io::Result<RollUpBlock> {
+        let mut failed = None;
+        let whole = |block: io::Result<RollUpBlock>| block.map_err(|error| failed = Some(error)).ok();
+        let merged = RollUpBlock::merged(self.blocks_of(days, of).map_while(whole), minutes);
+        failed.map_or(Ok(merged), Err)
+    }
+
+    /// The blocks of these days, with what they have of the tenant (`None`: of all).
+    fn blocks_of(
+        &self,
+        days: impl IntoIterator<Item = u32>,
+        of: Option<TenantId>,
+    ) -> impl Iterator<Item = io::Result<RollUpBlock>> {
+        let of_day = move |day| match self.blocks(day) {
+            Ok(blocks) => (blocks, None),
+            Err(error) => (None, Some(Err(error))),
+        };
+        let blocks = days.into_iter().map(of_day);
+        let blocks = blocks.flat_map(|(blocks, failed)| blocks.into_iter().flatten().chain(failed));
+        blocks.map(move |block| {
+            let mut block = block?;
+            if let Some(tenant) = of {
+                block.keep_only(tenant);
+            }
+            Ok(block)
+        })
+    }
+
+    /// The blocks of a day that are whole; what is damaged ends the file. `None` if there is none: it was dropped meanwhile.
+    fn blocks(&self, day: u32) -> io::Result<Option<Blocks>> {
+        let file = match self.disk.open(&self.path(day), OpenMode::Read, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let len = file.len()?;
+        Ok(Some(Blocks { file, len, read: 0, pieces: Vec::new(), begin: 0, whole_len: 0 }))
     }
 }
 
-fn split_block(bytes: &[u8]) -> Option<(RollUpBlock, &[u8])> {
-    let (len, rest) = bytes.split_first_chunk::<4>()?;
-    let (checksum, rest) = rest.split_first_chunk::<4>()?;
-    let (block, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-    if crc32c::crc32c(block) != u32::from_le_bytes(*checksum) {
-        return None;
+/// The whole blocks of a file, one after the other.
+struct Blocks {
+    file: File,
+    /// As it was when the file was opened.
+    len: u64,
+    read: u64,
+    /// What was read; before `begin` it is done with.
+    pieces: Vec<u8>,
+    begin: usize,
+    /// Bytes of the blocks so far.
+    whole_len: u64,
+}
+
+impl Blocks {
+    /// Reads on until there are so many bytes; whether there are.
+    fn fill(&mut self, wanted: usize) -> io::Result<bool> {
+        let (there, left) = (self.pieces.len() - self.begin, self.len - self.read);
+        if there >= wanted {
+            return Ok(true);
+        }
+        let missing = (wanted - there) as u64;
+        if missing > left {
+            return Ok(false);
+        }
+        self.pieces.drain(..self.begin);
+        self.begin = 0;
+        let more = missing.max(PIECE_LEN).min(left);
+        self.pieces.resize(there + more as usize, 0);
+        match self.file.read_at(&mut self.pieces[there..], self.read) {
+            // Half a block was cut off meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            other => other?,
+        }
+        self.read += more;
+        Ok(true)
     }
-    Some((RollUpBlock::decode(block).ok()?, rest))
+
+    fn next_block(&mut self) -> io::Result<Option<RollUpBlock>> {
+        if !self.fill(HEAD_LEN)? {
+            return Ok(None);
+        }
+        let number = |at: usize| {
+            let bytes = &self.pieces[self.begin + at..][..4];
+            u32::from_le_bytes(bytes.try_into().expect("four bytes"))
+        };
+        let (len, checksum) = (number(0) as usize, number(4));
+        if !self.fill(HEAD_LEN + len)? {
+            return Ok(None);
+        }
+        let encoded = &self.pieces[self.begin + HEAD_LEN..][..len];
+        if crc32c::crc32c(encoded) != checksum {
+            return Ok(None);
+        }
+        let Ok(block) = RollUpBlock::decode(encoded) else { return Ok(None) };
+        self.begin += HEAD_LEN + len;
+        self.whole_len += (HEAD_LEN + len) as u64;
+        Ok(Some(block))
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = io::Result<RollUpBlock>;
+
+    fn next(&mut self) -> Option<io::Result<RollUpBlock>> {
+        self.next_block().transpose()
+    }
 }
 
 fn sealed(block: &RollUpBlock) -> Vec<u8> {
@@ -145,9 +267,12 @@ impl HistoryWriter {
         history.disk.create_dir_all(&history.dir)?;
         let mut segments = Vec::new();
         for day in history.days()? {
-            let (blocks, bytes) = history.blocks(day, None)?;
-            let resolution = blocks.iter().flat_map(|block| &block.rows).map(|row| row.minutes).max();
-            segments.push(Segment { day, resolution: resolution.unwrap_or(1), bytes: ByteCount(bytes) });
+            let Some(mut blocks) = history.blocks(day)? else { continue };
+            let mut resolution = 1;
+            for block in blocks.by_ref() {
+                resolution = block?.rows.iter().map(|row| row.minutes).fold(resolution, u32::max);
+            }
+            segments.push(Segment { day, resolution, bytes: ByteCount(blocks.whole_len) });
         }
         Ok(HistoryWriter { history, retention, segments, open: None })
     }
@@ -187,7 +312,13 @@ impl HistoryWriter {
             self.history.disk.sync_dir(&self.history.dir)?;
             return Ok((file, 0));
         }
-        let end = self.history.blocks(day, None)?.1;
+        let end = match self.history.blocks(day)? {
+            None => 0,
+            Some(mut blocks) => {
+                blocks.try_for_each(|block| block.map(drop))?;
+                blocks.whole_len
+            }
+        };
         file.set_len(end)?;
         Ok((file, end))
     }
@@ -209,7 +340,7 @@ impl HistoryWriter {
                 }
                 Some(RollUpStep::Merge { segment, minutes }) => {
                     let day = self.segments[segment].day;
-                    let bytes = sealed(&RollUpBlock::merged(self.history.blocks(day, None)?.0, minutes));
+                    let bytes = sealed(&self.history.merged([day], None, minutes)?);
                     self.history.disk.write_small_atomic(&self.history.path(day), &bytes, 0o600)?;
                     self.segments[segment] =
                         Segment { day, resolution: minutes, bytes: ByteCount(bytes.len() as u64) };
@@ -223,7 +354,7 @@ impl HistoryWriter {
 mod tests {
     use base::Nanos;
     use env::sim::{PowerCut, World};
-    use governor::{LedgerRow, Resource, RollUp};
+    use governor::{LedgerRow, RollUp};
 
     use super::*;
 
@@ -254,8 +385,18 @@ mod tests {
         rollup.take_all()
     }
 
+    fn rows(history: &History, of: Option<TenantId>) -> Vec<(u32, u64)> {
+        let mut rows = Vec::new();
+        let mut note = |row: &RollUpRow| {
+            rows.push((row.from.0, row.given));
+            true
+        };
+        history.each_row(of, &mut note).unwrap();
+        rows
+    }
+
     fn given(history: &History) -> Vec<(u32, u64)> {
-        history.read(None).unwrap().rows.iter().map(|row| (row.from.0, row.given)).collect()
+        rows(history, None)
     }
 
     #[test]
@@ -319,10 +460,12 @@ mod tests {
             let block = block_of(TenantId(tenant), first + minute, tenant);
             writer.append(&block, WallMinute(first + minute)).unwrap();
         }
-        let of = |tenant| history.read(tenant).unwrap().rows.iter().map(|row| row.given).collect::<Vec<_>>();
+        let of = |tenant| rows(&history, tenant).into_iter().map(|(_, given)| given).collect::<Vec<_>>();
         assert_eq!(of(Some(TenantId(17))), [17, 17]);
         assert_eq!(of(Some(TenantId(18))), [0u64; 0]);
         assert_eq!(of(None), [16, 17, 17]);
+        let all = history.read(TenantId(17)).unwrap();
+        assert_eq!(all.rows.iter().map(|row| row.given).collect::<Vec<_>>(), [17, 17]);
     }
 
     #[test]
@@ -349,5 +492,51 @@ mod tests {
         );
         let again = HistoryWriter::open(history.clone(), retention).unwrap();
         assert!(again.segments.iter().any(|segment| segment.resolution == 60));
+    }
+
+    #[test]
+    fn rows_are_told_one_by_one_those_of_a_minute_from_several_files_once_and_no_more_than_are_wanted() {
+        let world = World::new(5);
+        let env = world.env();
+        let history = History::new(env.disk.clone(), Path::new("/data"));
+        let mut writer = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        let next_day = (DAY + 1) * MINUTES_A_DAY;
+        // The last minute of a day: as far as it was when the server ended, and the rest of it; then two hours.
+        writer.append(&block(next_day - 1, 1), WallMinute(next_day - 1)).unwrap();
+        writer.append(&block(next_day - 1, 2), WallMinute(next_day)).unwrap();
+        for minute in next_day..next_day + 120 {
+            writer.append(&block(minute, 5), WallMinute(minute + 1)).unwrap();
+        }
+        let all = rows(&history, None);
+        assert_eq!((all.len(), all[0], all[120]), (121, (next_day - 1, 3), (next_day + 119, 5)));
+        assert!(all.is_sorted());
+        let mut told = 0;
+        let mut two = |_: &RollUpRow| {
+            told += 1;
+            told < 2
+        };
+        history.each_row(None, &mut two).unwrap();
+        assert_eq!(told, 2);
+    }
+
+    #[test]
+    fn a_file_is_read_in_pieces_whatever_its_blocks_lengths_are() {
+        let world = World::new(6);
+        let env = world.env();
+        let history = History::new(env.disk.clone(), Path::new("/data"));
+        let mut writer = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        let first = DAY * MINUTES_A_DAY;
+        // Some longer than a piece, some of which several end in one.
+        let tenants = [1, 9_000, 2_000, 1, 7_000, 20_000, 3];
+        for (minute, tenants) in (first..).zip(tenants) {
+            let of = (16..16 + tenants).map(|tenant| block_of(TenantId(tenant), minute, tenant));
+            writer.append(&RollUpBlock::merged(of, 1), WallMinute(minute)).unwrap();
+        }
+        let of_day = history.read_day(DAY, None).unwrap().rows;
+        assert_eq!(of_day.len() as u64, tenants.iter().sum::<u64>());
+        assert!(env.disk.read_small(&history.path(DAY)).unwrap().len() as u64 > 4 * PIECE_LEN);
+        let again = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        assert_eq!(again.segments[0].bytes.0, writer.segments[0].bytes.0);
+        assert_eq!(rows(&history, Some(TenantId(1_000))).len(), 4);
     }
 }

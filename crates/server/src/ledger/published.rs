@@ -12,6 +12,7 @@ use sql::session::{
 
 use super::advice::Candidates;
 use super::{History, Totals};
+use crate::config::DATA_VOLUME;
 use crate::shared::Shared;
 use crate::tenants::{Entry, Names};
 
@@ -74,6 +75,16 @@ impl View {
         let usage_age_max = Nanos(USAGE_AGE_MAX * shared.policy.get().metering_interval().0);
         let (history, weak) = (shared.history.clone(), Arc::downgrade(shared));
         View { published, history, clock, shared: weak, of, usage_age_max }
+    }
+
+    /// The history, its reading charged to the tenant that sees its own.
+    fn own_history(&self) -> History {
+        match (self.of, self.shared.upgrade()) {
+            (Some(tenant), Some(shared)) => {
+                self.history.charged_to(&shared.env, &shared.io_accounts.of(tenant, DATA_VOLUME))
+            }
+            _ => self.history.clone(),
+        }
     }
 
     fn shows(&self, tenant: TenantId) -> bool {
@@ -169,19 +180,18 @@ impl LedgerRows for View {
         known.map(|(entry, account)| self.usage_of(&shared, &entry, account)).collect()
     }
 
-    fn history(&self) -> SqlResult<Vec<HistoryEntry>> {
-        let rows = self.history.read(self.of).map_err(unreadable)?.rows;
-        let entry = |row: &RollUpRow| {
-            let name = self.published.names.get(row.tenant)?;
-            Some(history_of(row, name, &self.published.volumes))
+    fn history(&self, each: &mut dyn FnMut(HistoryEntry) -> bool) -> SqlResult<()> {
+        let mut give = |row: &RollUpRow| {
+            let name = self.published.names.get(row.tenant);
+            name.is_none_or(|name| each(history_of(row, name, &self.published.volumes)))
         };
-        Ok(rows.iter().filter_map(entry).collect())
+        self.own_history().each_row(self.of, &mut give).map_err(unreadable)
     }
 
     fn advice(&self, tenant: &str, p99: Option<Nanos>) -> SqlResult<Vec<AdviceEntry>> {
         let Some(shared) = self.shared.upgrade() else { return Ok(Vec::new()) };
         let candidates = Candidates::of(&shared, self.of, tenant)?;
-        let recorded = self.history.read(Some(candidates.tenant)).map_err(unreadable)?;
+        let recorded = self.own_history().read(candidates.tenant).map_err(unreadable)?;
         let curve = shared.memory_meters.curve(candidates.tenant);
         Ok(candidates.advise(&recorded, &curve, p99, &self.published.volumes))
     }

@@ -205,11 +205,11 @@ pub trait LedgerRows: Send + Sync {
     fn ledger(&self) -> Vec<LedgerEntry>;
     /// What the session's tenant uses (every one that did anything, for the administrator).
     fn tenant_usage(&self) -> Vec<UsageEntry>;
-    /// The ledger by the minute of the last 62 days, oldest rows of each tenant and resource first. Blocks.
+    /// Calls `each` for the rows of the ledger by the minute of the last 62 days, the oldest first, until it says to stop. What is read for it is the session's tenant's. Blocks.
     ///
     /// # Errors
     /// 58030: it cannot be read.
-    fn history(&self) -> SqlResult<Vec<HistoryEntry>>;
+    fn history(&self, each: &mut dyn FnMut(HistoryEntry) -> bool) -> SqlResult<()>;
     /// What the tasks of the session's tenant waited for (of every one that did anything, for the administrator).
     fn tenant_waits(&self) -> Vec<WaitEntry>;
     /// What the statements of the session's tenant took (of every one, for the administrator), those that took the most processor time first.
@@ -231,8 +231,8 @@ impl LedgerRows for () {
     fn tenant_usage(&self) -> Vec<UsageEntry> {
         Vec::new()
     }
-    fn history(&self) -> SqlResult<Vec<HistoryEntry>> {
-        Ok(Vec::new())
+    fn history(&self, _: &mut dyn FnMut(HistoryEntry) -> bool) -> SqlResult<()> {
+        Ok(())
     }
     fn tenant_waits(&self) -> Vec<WaitEntry> {
         Vec::new()
