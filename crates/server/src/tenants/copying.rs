@@ -25,8 +25,11 @@ const PIECES_MAX: usize = 4;
 /// How often a copy that waits for its piece to be taken looks whether it may stay.
 const LOOK_INTERVAL: Nanos = Nanos::from_secs(1);
 
+/// What the task says: a piece, or `None` behind the last one.
+type Said = SqlResult<Option<IoBuf>>;
+
 /// The pieces of an image. Dropping it ends the image's making.
-pub(crate) struct Pieces(mpsc::Receiver<SqlResult<IoBuf>>);
+pub(crate) struct Pieces(mpsc::Receiver<Said>);
 
 impl Pieces {
     /// The next piece, whole slots; `None` after the last one. The first one comes when the log is durable through all
@@ -35,7 +38,8 @@ impl Pieces {
     /// # Errors
     /// The tenant cannot be opened, a page cannot be read; 72000 where what the copy keeps took the tenant over its `storage_max`.
     pub(crate) async fn next(&mut self) -> SqlResult<Option<IoBuf>> {
-        self.0.next().await.transpose()
+        let unfinished = || Err(SqlError::internal("a copy of the tenant did not finish"));
+        self.0.next().await.unwrap_or_else(unfinished)
     }
 }
 
@@ -70,7 +74,7 @@ async fn send(
     home: &Arc<Home>,
     copying: Copying,
     description: &Description,
-    to: &mut mpsc::Sender<SqlResult<IoBuf>>,
+    to: &mut mpsc::Sender<Said>,
 ) -> SqlResult<()> {
     home.open().await?;
     let (copy, wait_for) = home.with(|home| (home.tenant.begin_copy(), home.tenant.newest_pending()))?;
@@ -90,7 +94,8 @@ async fn send(
         // Opened anew, the tenant gives away slots that only the copy's snapshot needs.
         home.with_opening(incarnation, |_| ())?;
         copy.require_kept()?;
-        let Some(piece) = piece.map_err(failed)? else { break };
+        let piece = piece.map_err(failed)?;
+        let is_end = piece.is_none();
         let mut sending = to.send(Ok(piece));
         let sent = loop {
             match select(&mut sending, pin!(env::sleep(LOOK_INTERVAL))).await {
@@ -99,11 +104,33 @@ async fn send(
                 Either::Right(_) => copy.require_kept()?,
             }
         };
-        if sent.is_err() {
+        if is_end || sent.is_err() {
             break;
         }
     }
     drop(image);
     drop(copying);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use env::block_on;
+    use env::sim::World;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_that_ends_without_a_word_is_no_whole_one() {
+        block_on(&World::new(1).env(), async {
+            let (mut to, from) = mpsc::channel(PIECES_MAX);
+            let mut pieces = Pieces(from);
+            to.send(Ok(Some(IoBuf::zeroed(8)))).await.unwrap();
+            to.send(Ok(None)).await.unwrap();
+            assert_eq!(pieces.next().await.unwrap().map(|piece| piece.len()), Some(8));
+            assert!(pieces.next().await.unwrap().is_none());
+            drop(to);
+            assert!(pieces.next().await.is_err());
+        });
+    }
 }
