@@ -11,10 +11,16 @@ use common::postgres::Postgres;
 use common::{Server, check_output, clients_folder, run, said, text, tool};
 
 fn import(postgres: &Postgres, server: &Server, more: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rowhouse"))
-        .args(["import", "--from", &postgres.url(), "--url", &server.url("acme", "acme")])
-        .args(["--pg-dump"])
-        .arg(tool("pg_dump").get_program())
+    import_from(&postgres.url(), server, tool("pg_dump").get_program().as_ref(), more)
+}
+
+/// With a `pg_dump` of the caller's. An import that does not end is ended.
+fn import_from(url: &str, server: &Server, pg_dump: &Path, more: &[&str]) -> Output {
+    Command::new("timeout")
+        .arg("120")
+        .arg(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["import", "--from", url, "--url", &server.url("acme", "acme"), "--pg-dump"])
+        .arg(pg_dump)
         .args(more)
         .output()
         .expect("the binary can be run")
@@ -249,6 +255,39 @@ fn a_table_truncated_as_the_import_begins_is_told() {
     });
     let told = said(&output);
     assert!(!output.status.success() && told.contains("public.t was truncated or rewritten"), "{told}");
+}
+
+/// The import has a lock of the table, the change waits for it, and who at the source asks for the lock anew waits for the change.
+#[test]
+fn a_change_that_waits_for_the_import_ends_it() {
+    let (pg_dump, psql) = (tool("pg_dump"), tool("psql"));
+    let (pg_dump, psql) = (pg_dump.get_program().display(), psql.get_program().display());
+    for (dump, told_of) in [
+        (
+            "case \"$*\" in *pre-data*) change;; esac; pg_dump \"$@\"",
+            "LOCK TABLE public.t IN ACCESS SHARE MODE",
+        ),
+        ("pg_dump \"$@\"; case \"$*\" in *post-data*) change;; esac", "waits to change or truncate it"),
+    ] {
+        let (postgres, server) = (Postgres::start(), Server::with_acme());
+        postgres.psql(&["-c", "CREATE TABLE t (a int); INSERT INTO t VALUES (1)"]);
+        let (url, program) = (postgres.url(), postgres.file("pg_dump"));
+        let waiting = "SELECT 'waits' FROM pg_locks WHERE NOT granted AND relation = 't'::regclass";
+        let script = format!(
+            "#!/bin/sh
+             pg_dump() {{ {pg_dump} \"$@\"; }}
+             change() {{
+                 {psql} -X -d {url} -c 'ALTER TABLE t ADD COLUMN b int' >/dev/null 2>&1 &
+                 until {psql} -X -At -d {url} -c \"{waiting}\" | grep -q waits; do sleep 0.05; done
+             }}
+             {dump}"
+        );
+        std::fs::write(&program, script).expect("written");
+        check_output(Command::new("chmod").arg("+x").arg(&program));
+        let output = import_from(&url, &server, &program, &[]);
+        let told = said(&output);
+        assert!(!output.status.success() && told.contains(told_of), "{told}");
+    }
 }
 
 #[test]

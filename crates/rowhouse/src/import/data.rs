@@ -8,6 +8,7 @@ use futures::future::try_join_all;
 use futures::{SinkExt as _, TryStreamExt as _};
 use indicatif::ProgressBar;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 use workloads::Error;
 use workloads::target::Target;
 
@@ -121,6 +122,7 @@ pub(super) async fn load(
             let Some(table) = waiting.borrow_mut().pop_front() else { return Ok::<(), Error>(()) };
             bar.set_message(table.name.clone());
             let before = bytes.get();
+            lock_at_once(&source, &table.name).await?;
             let loaded = copy(&source, &target, table, |n| bytes.set(bytes.get() + n)).await;
             let loaded = loaded.map_err(|error| format!("{}: {}", table.name, workloads::explain(&error)))?;
             rows.set(rows.get() + loaded);
@@ -130,6 +132,20 @@ pub(super) async fn load(
     };
     try_join_all((0..jobs.min(tables.len())).map(|_| job())).await?;
     Ok((rows.get(), bytes.get()))
+}
+
+/// Has a job lock a table that the import's own session holds. Who waits to change it waits for that session, and the job would wait for them:
+/// for ever, as PostgreSQL sees no deadlock in it.
+async fn lock_at_once(source: &Client, table: &str) -> Result<(), Error> {
+    let lock = format!("LOCK TABLE ONLY {table} IN ACCESS SHARE MODE NOWAIT");
+    match source.batch_execute(&lock).await {
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(format!(
+            "{table}: another session at the source waits to change or truncate it: begin anew when it has"
+        )
+        .into()),
+        Err(error) => Err(format!("{table}: {}", workloads::explain(&error.into())).into()),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Rows that went over.

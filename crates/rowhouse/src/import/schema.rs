@@ -12,6 +12,9 @@ use workloads::target::Target;
 use super::Args;
 use super::script::statements;
 
+/// How long `pg_dump` waits for a table that the import holds already: who waits to change it is before `pg_dump`, and waits for the import.
+const LOCK_WAIT_MAX_MS: &str = "10000";
+
 /// Statements by when they run.
 pub(super) struct Schema {
     /// Types, tables, sequences, views, and primary keys: a table is stored in their order from the start.
@@ -148,6 +151,7 @@ fn dump_section(args: &Args, from: &Target, snapshot: &str, section: &str) -> Re
     let mut command = Command::new(&args.pg_dump);
     command.args(["--no-owner", "--no-privileges", "--no-security-labels", "--no-publications"]);
     command.args(["--no-subscriptions", "--no-tablespaces", "--section", section, "--snapshot", snapshot]);
+    command.args(["--lock-wait-timeout", LOCK_WAIT_MAX_MS]);
     for schema in &args.schema {
         // A quoted name is no pattern.
         command.arg("--schema").arg(crate::backup::quoted(schema));
