@@ -291,6 +291,18 @@ fn a_change_that_waits_for_the_import_ends_it() {
 }
 
 #[test]
+fn a_database_in_another_encoding_is_imported() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&["-c", "CREATE DATABASE old ENCODING 'LATIN1' TEMPLATE template0"]);
+    let url = postgres.url().replace("/postgres", "/old");
+    let table = "CREATE TABLE \"Maße\" (\"Größe\" text DEFAULT 'groß'); INSERT INTO \"Maße\" DEFAULT VALUES";
+    check_output(tool("psql").env("PGCLIENTENCODING", "UTF8").args(["-X", "-q", "-d", &url, "-c", table]));
+    let output = import_from(&url, &server, tool("pg_dump").get_program().as_ref(), &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(ours(&server, "INSERT INTO \"Maße\" DEFAULT VALUES; TABLE \"Maße\"").trim(), "groß\ngroß");
+}
+
+#[test]
 fn without_pg_dump_the_user_is_told_what_to_install() {
     let (postgres, server) = (Postgres::start(), Server::with_acme());
     let output = Command::new(env!("CARGO_BIN_EXE_rowhouse"))

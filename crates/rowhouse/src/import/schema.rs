@@ -151,7 +151,8 @@ fn dump_section(args: &Args, from: &Target, snapshot: &str, section: &str) -> Re
     let mut command = Command::new(&args.pg_dump);
     command.args(["--no-owner", "--no-privileges", "--no-security-labels", "--no-publications"]);
     command.args(["--no-subscriptions", "--no-tablespaces", "--section", section, "--snapshot", snapshot]);
-    command.args(["--lock-wait-timeout", LOCK_WAIT_MAX_MS]);
+    // Whatever the database's own encoding is: the tenant's is this one.
+    command.args(["--encoding", "UTF8", "--lock-wait-timeout", LOCK_WAIT_MAX_MS]);
     for schema in &args.schema {
         // A quoted name is no pattern.
         command.arg("--schema").arg(crate::backup::quoted(schema));
