@@ -16,6 +16,7 @@ use super::{
 };
 
 mod failing;
+mod life;
 
 const SMALL: LogOptions = LogOptions { segment_len: ByteCount::from_mib(1), spare_segments_max: 1 };
 

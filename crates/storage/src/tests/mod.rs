@@ -4,6 +4,7 @@ mod concurrency;
 mod cost;
 mod crash;
 mod eviction;
+mod faults;
 mod files;
 mod fixture;
 mod image;
