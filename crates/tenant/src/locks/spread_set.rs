@@ -64,10 +64,11 @@ impl SpreadSet {
 impl Part {
     fn insert(&mut self, hash: u64, len_max: usize) {
         if let Part::Hashes(hashes) = self {
-            if hashes.len() < hashes.capacity()
-                || 2 * table_len(hashes.capacity()) <= len_max
-                || hashes.contains(&hash)
-            {
+            // A full table grows for what it has, too.
+            if hashes.contains(&hash) {
+                return;
+            }
+            if hashes.len() < hashes.capacity() || 2 * table_len(hashes.capacity()) <= len_max {
                 hashes.insert(hash);
                 return;
             }
@@ -150,6 +151,17 @@ mod tests {
         assert!((count..2 * count).all(|number| !set.contains(hash_of(number))));
         let count = count as usize;
         assert!((count * HASH_LEN..3 * count * HASH_LEN).contains(&set.len()), "{}", set.len());
+    }
+
+    #[test]
+    fn what_is_there_already_takes_no_room() {
+        let mut set = SpreadSet::within(128 * PARTS);
+        for number in 0..10_000 {
+            set.insert(hash_of(number));
+            let len = set.len();
+            (0..3).for_each(|_| set.insert(hash_of(number)));
+            assert_eq!(set.len(), len);
+        }
     }
 
     #[test]
