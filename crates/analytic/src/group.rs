@@ -22,7 +22,7 @@ use crate::prepare::Place;
 use crate::query::ordinal;
 use crate::relation::{Level, RelColumn, SYNTHETIC, Synthetic};
 use crate::select::{Exprs, Items, Stage, item_at, items_named};
-use crate::translate::{Translator, bare, key_of, not_grouping};
+use crate::translate::{Translator, bare, key_of, not_grouping, stands_for};
 use crate::value;
 
 /// A GROUP BY clause: its distinct expressions, and the sets of them to group by.
@@ -267,9 +267,9 @@ impl Binder<'_> {
                 aggregates.push(
                     datafusion::functions_aggregate::expr_fn::min(Expr::Column(column.clone())).alias(&least),
                 );
-                let grouped = Expr::Column(bare(stripped)).is_not_null();
-                let value =
-                    datafusion::logical_expr::when(grouped, Expr::Column(bare(least))).end().planned()?;
+                let stripped = Expr::Column(bare(stripped));
+                let value = stands_for(stripped.clone(), Expr::Column(bare(least)), typed.ty)?;
+                let value = datafusion::logical_expr::when(stripped.is_not_null(), value).end().planned()?;
                 above.push(named_as(value, &column));
             } else {
                 keys.push(Expr::Column(column.clone()));

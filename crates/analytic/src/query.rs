@@ -16,7 +16,7 @@ use crate::error::Planned;
 use crate::in_order::{outermost, sorted};
 use crate::prepare::Place;
 use crate::relation::{Level, RelColumn, Relation};
-use crate::translate::{Translator, Typed, bare, common_arrow};
+use crate::translate::{Translator, Typed, bare, common_arrow, stands_for};
 
 impl Binder<'_> {
     /// Binds a whole query. Answers also whether it is an aggregation that yields one row whatever it reads.
@@ -353,13 +353,14 @@ impl Binder<'_> {
         for column in &mut columns {
             let name = self.fresh();
             if column.needs_key() {
-                let (key, whole) = (self.fresh(), self.fresh());
+                let (key, whole, smallest) = (self.fresh(), self.fresh(), self.fresh());
                 below.push(column.key().alias(&key));
                 below.push(column.expr().alias(&whole));
-                keys.push(Expr::Column(bare(key)));
+                let key = Expr::Column(bare(key));
+                keys.push(key.clone());
                 let min = datafusion::functions_aggregate::expr_fn::min(Expr::Column(bare(whole)));
-                least.push(min.alias(&name));
-                after.push(Expr::Column(bare(name.clone())));
+                least.push(min.alias(&smallest));
+                after.push(stands_for(key, Expr::Column(bare(smallest)), column.ty)?.alias(&name));
             } else {
                 below.push(column.expr().alias(&name));
                 keys.push(Expr::Column(bare(name.clone())));

@@ -14,6 +14,7 @@ use types::{Datum, PgType, TypeMod};
 
 use crate::arithmetic::{Arithmetic, Op};
 use crate::binder::Binder;
+use crate::error::Planned;
 use crate::lazily::{may_fail_behind_first, may_fail_in_branch};
 use crate::relation::{Level, SYNTHETIC, Synthetic};
 use crate::row_function::{Body, JsonKey, Strip};
@@ -626,6 +627,17 @@ pub(crate) fn key_of(expr: Expr, ty: PgType) -> Expr {
     } else {
         strip(expr)
     }
+}
+
+/// What stands for the values of type `ty` that have one `key`: the `least` of them. DataFusion's of floats is finite.
+pub(crate) fn stands_for(key: Expr, least: Expr, ty: PgType) -> SqlResult<Expr> {
+    let infinity = match ty {
+        PgType::Float4 => ScalarValue::Float32(Some(f32::INFINITY)),
+        PgType::Float8 => ScalarValue::Float64(Some(f64::INFINITY)),
+        _ => return Ok(least),
+    };
+    let infinite = binary(key.clone(), Operator::Eq, Expr::Literal(infinity, None));
+    datafusion::logical_expr::when(infinite, key).otherwise(least).planned()
 }
 
 /// An expression to group, sort or hash the values of `typed` by.

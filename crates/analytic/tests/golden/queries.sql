@@ -300,3 +300,10 @@ select y, rank() over (order by x), count(*) over (partition by x), sum(y) over 
 select count(*) from (select x from (values ('0'::float4), ('-0')) v(x) union select '-0'::float4) s;
 select x = 0, x in (0, 1), x is distinct from 0, x < 0, y from (values ('-0'::float8, 1), ('2', 2)) v(x, y) order by y;
 select count(*), max(y) from (values ('0'::float8, 1), ('-0', 2), ('1', 3), (null, 4)) v(x, y) group by x order by 2;
+select x, count(*) from (values ('Infinity'::float8), ('-Infinity'), ('NaN'), (1e308), (null), ('Infinity')) v(x) group by x order by x;
+select x, y, count(*) from (values ('Infinity'::float4, 1), ('-Infinity', 1), ('Infinity', 2), ('NaN', 1)) v(x, y) group by rollup (x, y) order by x, y;
+select distinct x from (values ('Infinity'::float8), ('-Infinity'), ('NaN'), (1e308), (null), ('Infinity')) v(x) order by x;
+select x from (values ('Infinity'::float4), ('NaN')) v(x) union select '-Infinity'::float4 order by 1;
+select y, min(x) over (partition by y), max(x) over (partition by y) from (values ('Infinity'::float8, 1), ('-Infinity', 2), ('NaN', 3), ('Infinity', 4), ('-Infinity', 4)) v(x, y) order by y;
+select y from (values ('a'::char(3))) a(x) join (values ('a '::varchar), ('b')) b(y) on x = y;
+select y from (values ('a '::varchar), ('b')) b(y) where y in (select 'a'::char(3)) and y in ('a'::char(2), 'c');
