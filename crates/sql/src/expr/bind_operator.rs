@@ -77,6 +77,10 @@ fn comparison_type(a: PgType, b: PgType) -> Option<PgType> {
         T::Array(ElementType::Varchar) => T::Array(ElementType::Text),
         other => other,
     };
+    // PostgreSQL finds `char(n)` there, exactly, and `text` on neither side.
+    if matches!((a, b), (T::Bpchar, T::Varchar) | (T::Varchar, T::Bpchar)) {
+        return Some(T::Bpchar);
+    }
     let (a, b) = (textual(a), textual(b));
     // A vector compares with an array as the array it is.
     let plain = |ty: PgType| ty.vector_element().map_or(ty, T::Array);
@@ -247,15 +251,17 @@ pub(super) fn bind_in(
     ctx: &BindContext<'_>,
 ) -> SqlResult<BoundExpr> {
     // All of one family: one list. Else each item is compared on its own, as PostgreSQL does.
-    let mut types: Vec<PgType> = items.iter().map(|item| item.ty).collect();
-    types.push(value.ty);
-    let common = common_type(&types, "IN").ok().filter(|ty| comparable(*ty));
+    let types: Vec<PgType> = std::iter::once(value.ty).chain(items.iter().map(|item| item.ty)).collect();
+    let is_bare = |item: &BoundExpr| !item.any(&mut |part| matches!(part.kind, ExprKind::Column(_)));
+    // With `char(n)` beside varchar, one item or a column may be compared in another type than an array would be.
+    let mixed = types.contains(&PgType::Bpchar) && types.contains(&PgType::Varchar);
+    let alone = mixed && (items.len() == 1 || !items.iter().all(is_bare));
+    let common = common_type(&types, "IN").ok().filter(|ty| comparable(*ty) && !alone);
     if let Some(common) = common {
         let mut bound = Vec::with_capacity(items.len());
         let stand_in = BoundExpr::column(0, common, TypeMod::NONE);
         let (value, _, collate) = unify(value, stand_in, "=", ctx)?;
         // Several of them that name no column are an array of the common type, which may have fewer digits than they have.
-        let is_bare = |item: &BoundExpr| !item.any(&mut |part| matches!(part.kind, ExprKind::Column(_)));
         let cut = common == PgType::Float4 && items.iter().filter(|item| is_bare(item)).count() > 1;
         for item in items {
             let item = match cut && is_bare(&item) {

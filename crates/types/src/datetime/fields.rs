@@ -291,6 +291,13 @@ pub fn trunc_timestamp(name: &str, timestamp: i64, ty: &str) -> SqlResult<i64> {
     Civil { year, month, day: 1, micros: 0 }.to_timestamp().ok_or_else(super::timestamp_out_of_range)
 }
 
+/// Whether a field is of an hour or less, which `date_trunc` cuts a moment to without another look at its zone's offset: of
+/// the two hours that are one where clocks go back, each is its own.
+pub fn is_within_hour(name: &str) -> bool {
+    use Field as F;
+    matches!(Field::parse(name), Some(F::Microseconds | F::Milliseconds | F::Second | F::Minute | F::Hour))
+}
+
 /// `date_trunc` of an interval.
 pub fn trunc_interval(name: &str, interval: &Interval) -> SqlResult<Interval> {
     let field = Field::parse(name).ok_or_else(|| unrecognized(name, "interval"))?;

@@ -424,8 +424,14 @@ fn date_trunc(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         Datum::TimestampTz(t) => {
             let named = args.get(2).map(|z| Ok::<_, EvalError>(zone::parse_zone(text(z)?)?)).transpose()?;
             let tz = named.as_ref().unwrap_or(&ctx.stmt.format.time_zone);
-            let cut = fields::trunc_timestamp(name, zone::to_local(tz, *t), "timestamp with time zone")?;
-            Datum::TimestampTz(zone::to_instant(tz, cut).ok_or_else(datetime::timestamp_out_of_range)?)
+            let local = zone::to_local(tz, *t);
+            let cut = fields::trunc_timestamp(name, local, "timestamp with time zone")?;
+            let instant = if fields::is_within_hour(name) && !matches!(*t, i64::MIN | i64::MAX) {
+                datetime::check_timestamp(*t - (local - cut))?
+            } else {
+                zone::to_instant(tz, cut).ok_or_else(datetime::timestamp_out_of_range)?
+            };
+            Datum::TimestampTz(instant)
         }
         Datum::Interval(i) => Datum::Interval(fields::trunc_interval(name, i)?),
         d => return Err(wrong("a date or time", d)),

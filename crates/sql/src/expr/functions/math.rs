@@ -247,7 +247,8 @@ fn sign(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
             } else if v < 0.0 {
                 -1.0
             } else {
-                v
+                // Of -0 and NaN, too.
+                0.0
             })
         }
     })

@@ -120,3 +120,14 @@ SELECT count(*) FROM (SELECT DISTINCT j FROM (VALUES ('{"a": 1.0}'::jsonb), ('{"
 CREATE TABLE grÖße (Ä int, b int);
 INSERT INTO GRÖßE VALUES (1, 2);
 SELECT Ä, "Ä" AS Öl FROM "grÖße";
+CREATE TABLE fixed (c char(5) PRIMARY KEY, d char(3));
+CREATE TABLE vary (v varchar(5) PRIMARY KEY);
+INSERT INTO fixed VALUES ('a', 'a'), ('b', 'c');
+INSERT INTO vary VALUES ('a'), ('a '), ('b  '), ('c');
+SELECT v FROM vary, fixed WHERE v = c ORDER BY v;
+SELECT v FROM vary JOIN fixed ON d = v WHERE v <> 'z' ORDER BY v;
+SELECT c FROM fixed WHERE c = 'a '::varchar;
+SELECT c FROM fixed WHERE c IN (SELECT v FROM vary WHERE v > 'a') ORDER BY c;
+SELECT v FROM vary WHERE v = 'a'::char(3) ORDER BY v;
+SELECT v FROM vary WHERE v IN (SELECT d FROM fixed) ORDER BY v;
+SELECT v FROM vary WHERE EXISTS (SELECT FROM fixed WHERE c = v) ORDER BY v;
