@@ -59,7 +59,7 @@ impl Binder<'_> {
             Some(values) => crate::catalog::function_rows(table, &values, &self.shared)?,
             None => Vec::new(),
         };
-        let provider = crate::catalog::table_of(table, fields, &rows)?;
+        let provider = crate::catalog::table_of_rows(table, fields, &rows)?;
         let plan = LogicalPlanBuilder::scan(reference, provider_as_source(provider), None)
             .and_then(LogicalPlanBuilder::build)
             .planned()?;

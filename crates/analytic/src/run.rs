@@ -129,6 +129,7 @@ fn deliver(
     let mut attempt = async |memory, said: &mut Said| {
         let mut state = session_state(&shared, &limits, memory)?;
         shared.built.set_operators(Arc::clone(&state.runtime_env().memory_pool));
+        shared.made.set_pool(Arc::clone(&state.runtime_env().memory_pool));
         shared.set_planning(true);
         let planned = plan(&request.query, &shared, &params, &state).await;
         shared.set_planning(false);

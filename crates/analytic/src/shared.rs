@@ -19,6 +19,7 @@ use tenant::catalog::Catalog;
 use types::{Datum, PgType, TypeMod};
 
 use crate::built_arrays::BuiltArrays;
+use crate::catalog::MadeTables;
 
 /// A constant that is repeated for all rows of a batch takes this at most.
 const LITERALS_BYTES_MAX: usize = 64 << 20;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) search_path: Vec<base::Oid>,
     pub(crate) control: QueryControl,
     pub(crate) built: BuiltArrays,
+    pub(crate) made: MadeTables,
     /// Names of plans' columns whose values are short.
     short_columns: Mutex<FxHashSet<String>>,
     /// Of what the window functions under way give, where there are any.
@@ -78,6 +80,7 @@ impl Shared {
             search_path,
             control,
             built: BuiltArrays::default(),
+            made: MadeTables::default(),
             short_columns: Mutex::default(),
             given: Mutex::default(),
             values,

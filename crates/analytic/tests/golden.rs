@@ -2,8 +2,14 @@
 
 mod support;
 
-use base::{ByteCount, SqlState};
-use sql::session::{AnalyticEvent, Deliver};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use base::{ByteCount, Nanos, SqlResult, SqlState};
+use sql::session::{
+    AdviceEntry, AnalyticEvent, Deliver, HistoryEntry, LedgerEntry, LedgerRows, StatementRow, UsageEntry,
+    WaitEntry,
+};
 use support::Sample;
 use types::Datum;
 
@@ -244,4 +250,86 @@ fn common_tables_may_read_each_other_in_long_chains() {
     );
     let error = sample.text(&chain(900, joined)).expect_err("too deep");
     assert_eq!(error.state(), SqlState::STATEMENT_TOO_COMPLEX);
+}
+
+/// A ledger with a history of so many minutes; how often it was read, and how far.
+struct LongHistory {
+    minutes: i64,
+    reads: AtomicUsize,
+    told: AtomicI64,
+}
+
+impl LongHistory {
+    fn of(minutes: i64) -> Arc<LongHistory> {
+        Arc::new(LongHistory { minutes, reads: AtomicUsize::new(0), told: AtomicI64::new(0) })
+    }
+}
+
+impl LedgerRows for LongHistory {
+    fn ledger(&self) -> Vec<LedgerEntry> {
+        Vec::new()
+    }
+    fn tenant_usage(&self) -> Vec<UsageEntry> {
+        Vec::new()
+    }
+    fn history(&self, each: &mut dyn FnMut(HistoryEntry) -> bool) -> SqlResult<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        for minute in 0..self.minutes {
+            self.told.store(minute + 1, Ordering::Relaxed);
+            let entry = HistoryEntry {
+                tenant: "a tenant with a name too long to be kept in place".to_owned(),
+                resource: "cpu",
+                volume: None,
+                began: minute * 60_000_000,
+                minutes: 1,
+                intervals: 60,
+                overbooked: 0,
+                system: 0,
+                neighbour: 0,
+                device: 0,
+                active: 1.0,
+                promised: 1.0,
+                demanded: 1.0,
+                given: 1.0,
+                missed: 0.0,
+                over: 0.0,
+                delay_p99: None,
+                owed: 0.0,
+            };
+            if !each(entry) {
+                break;
+            }
+        }
+        Ok(())
+    }
+    fn tenant_waits(&self) -> Vec<WaitEntry> {
+        Vec::new()
+    }
+    fn statements(&self) -> Vec<StatementRow> {
+        Vec::new()
+    }
+    fn advice(&self, _: &str, _: Option<Nanos>) -> SqlResult<Vec<AdviceEntry>> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn a_system_table_is_made_once_for_a_query_and_counts_as_its_memory() {
+    let mut sample = Sample::new();
+    sample.work_memory = Some(ByteCount::from_mib(16));
+    let history = LongHistory::of(2_000);
+    sample.ledger = history.clone();
+    let sql = "select count(*), sum(a.intervals + b.intervals) from rowhouse.ledger_history a \
+               join rowhouse.ledger_history b on a.began = b.began and a.tenant = b.tenant";
+    assert_eq!(sample.text(sql).expect("an answer"), "2000|240000\n");
+    assert_eq!(history.reads.load(Ordering::Relaxed), 1);
+    // More than its tenant may hold: what is read of it is what fits, also where the query is tried again.
+    let history = LongHistory::of(1_000_000);
+    sample.ledger = history.clone();
+    let refused = sample.text("select count(*) from rowhouse.ledger_history").expect_err("too much");
+    assert_eq!(refused.state(), SqlState::OUT_OF_MEMORY, "{refused}");
+    assert!(history.told.load(Ordering::Relaxed) < 100_000);
+    sample.work_memory = None;
+    sample.ledger = LongHistory::of(50_000);
+    assert_eq!(sample.text("select count(*) from rowhouse.ledger_history").expect("an answer"), "50000\n");
 }

@@ -12,6 +12,7 @@ pub(crate) mod functions;
 mod grants;
 mod has_privilege;
 mod information;
+mod made;
 mod objects;
 mod server;
 mod types_rows;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::{MemTable, TableProvider};
 use sql::system::SystemTable;
 use types::{Datum, ElementType, PgType, Row};
@@ -28,18 +29,61 @@ use types::{Datum, ElementType, PgType, Row};
 use crate::error::Planned;
 use crate::shared::Shared;
 use crate::value;
+use made::MadeTable;
 
-/// Gathers the rows of a system table. Columns that are not set are NULL, or empty where the table does not allow NULL.
+pub(crate) use made::MadeTables;
+
+/// Rows are counted by so many bytes at a time.
+const COUNTED_AT_ONCE: usize = 64 << 10;
+
+/// Gathers the rows of a system table. Columns that are not set are NULL, or empty where the table does not allow NULL. While they live they are counted as their
+/// query's.
 pub(crate) struct Rows<'a> {
     pub(crate) shared: &'a Shared,
     table: &'static SystemTable,
     rows: Vec<Row>,
+    /// Their bytes, those that are counted and those that are not yet.
+    counted: usize,
+    uncounted: usize,
     /// Why they cannot be had.
     failed: Option<SqlError>,
 }
 
-impl Rows<'_> {
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        self.shared.made.uncount(self.counted);
+    }
+}
+
+impl<'a> Rows<'a> {
+    fn new(shared: &'a Shared, table: &'static SystemTable) -> Rows<'a> {
+        Rows { shared, table, rows: Vec::new(), counted: 0, uncounted: 0, failed: None }
+    }
+
+    /// Nothing more is to be added: the rows cannot be had.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    fn count(&mut self, row: &Row) {
+        let heap: usize = row.iter().map(Datum::heap_bytes).sum();
+        self.uncounted += size_of::<Row>() + row.len() * size_of::<Datum>() + heap;
+        if self.uncounted < COUNTED_AT_ONCE {
+            return;
+        }
+        match self.shared.made.count(self.uncounted) {
+            Ok(()) => self.counted += std::mem::take(&mut self.uncounted),
+            Err(error) => {
+                self.rows = Vec::new();
+                self.failed = Some(error);
+            }
+        }
+    }
+
     pub(crate) fn add(&mut self, values: Vec<(&str, Datum)>) {
+        if self.has_failed() {
+            return;
+        }
         let mut row: Row = self
             .table
             .columns
@@ -55,7 +99,10 @@ impl Rows<'_> {
             let at = self.table.columns.iter().position(|(known, _)| *known == name);
             row[at.unwrap_or_else(|| unreachable!("{} has no column {name}", self.table.name))] = value;
         }
-        self.rows.push(row);
+        self.count(&row);
+        if !self.has_failed() {
+            self.rows.push(row);
+        }
     }
 }
 
@@ -79,24 +126,36 @@ fn blank(ty: PgType) -> Datum {
 ///
 /// # Errors
 /// 58030: a table that is made from files, and they cannot be read.
-fn rows(table: &'static SystemTable, shared: &Shared) -> SqlResult<Vec<Row>> {
-    let mut out = Rows { shared, table, rows: Vec::new(), failed: None };
+fn rows<'a>(table: &'static SystemTable, shared: &'a Shared) -> SqlResult<Rows<'a>> {
+    let mut out = Rows::new(shared, table);
     let fills: &[fn(&mut Rows<'_>, &str) -> bool] = match table.schema {
         "information_schema" => &[information::fill, grants::fill],
         _ => &[objects::fill, types_rows::fill, server::fill],
     };
     fills.iter().any(|fill| fill(&mut out, table.name));
-    out.failed.map_or(Ok(out.rows), Err)
+    out.failed.take().map_or(Ok(out), Err)
 }
 
-/// `table` for DataFusion, under the given field names. Without a snapshot (a query only described) it has no rows.
+/// `table` for DataFusion, under the given field names. Without a snapshot (a query only described) it has no rows. Made once for a query.
+///
+/// # Errors
+/// 53200: its rows are more than the tenant has working memory for; those of [`rows`].
 pub(crate) fn provider(
     table: &'static SystemTable,
     fields: Vec<Field>,
     shared: Arc<Shared>,
 ) -> SqlResult<Arc<dyn TableProvider>> {
-    let rows = if shared.view.is_some() { rows(table, &shared)? } else { Vec::new() };
-    table_of(table, fields, &rows)
+    let schema = Arc::new(Schema::new(fields));
+    if shared.view.is_none() {
+        return table_of(&schema, columns_of(table, &schema, &[])?);
+    }
+    if let Some(made) = shared.made.find(table) {
+        return table_of(&schema, made);
+    }
+    let rows = rows(table, &shared)?;
+    let made = columns_of(table, &schema, &rows.rows)?;
+    shared.made.keep(table, made.clone())?;
+    table_of(&schema, made)
 }
 
 /// The rows that the function `of` of the server gives for these arguments.
@@ -108,18 +167,22 @@ pub(crate) fn function_rows(
     arguments: &[Datum],
     shared: &Shared,
 ) -> SqlResult<Vec<Row>> {
-    let mut out = Rows { shared, table: of, rows: Vec::new(), failed: None };
+    let mut out = Rows::new(shared, of);
     advice::fill(&mut out, arguments)?;
-    Ok(out.rows)
+    Ok(std::mem::take(&mut out.rows))
 }
 
 /// These rows of `table` for DataFusion, under the given field names.
-pub(crate) fn table_of(
+pub(crate) fn table_of_rows(
     table: &'static SystemTable,
     fields: Vec<Field>,
     rows: &[Row],
 ) -> SqlResult<Arc<dyn TableProvider>> {
     let schema = Arc::new(Schema::new(fields));
+    table_of(&schema, columns_of(table, &schema, rows)?)
+}
+
+fn columns_of(table: &SystemTable, schema: &Schema, rows: &[Row]) -> SqlResult<MadeTable> {
     let mut columns: Vec<value::Column> = table
         .columns
         .iter()
@@ -131,11 +194,15 @@ pub(crate) fn table_of(
             column.push(value)?;
         }
     }
-    let arrays = columns.iter_mut().map(value::Column::finish).collect::<SqlResult<_>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)
+    let columns = columns.iter_mut().map(value::Column::finish).collect::<SqlResult<_>>()?;
+    Ok(MadeTable { columns, rows: rows.len() })
+}
+
+fn table_of(schema: &SchemaRef, made: MadeTable) -> SqlResult<Arc<dyn TableProvider>> {
+    let options = RecordBatchOptions::new().with_row_count(Some(made.rows));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), made.columns, &options)
         .map_err(crate::error::arrow_error)?;
-    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]]).planned()?))
+    Ok(Arc::new(MemTable::try_new(Arc::clone(schema), vec![vec![batch]]).planned()?))
 }
 
 /// Short forms for rows.

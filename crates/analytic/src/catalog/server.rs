@@ -370,8 +370,8 @@ fn ledger_history(out: &mut Rows<'_>) {
             ("delay_p99", entry.delay_p99.map_or(Datum::Null, Datum::Float8)),
             ("owed", Datum::Float8(entry.owed)),
         ]);
-        // Nothing more where nobody wants it.
-        out.shared.check_cancelled().is_ok()
+        // Nothing more where there is no memory for it, nor where nobody wants it.
+        !out.has_failed() && out.shared.check_cancelled().is_ok()
     });
     if let Err(error) = read.and_then(|()| out.shared.check_cancelled()) {
         out.failed.get_or_insert(error);

@@ -7,8 +7,8 @@ use base::{ByteCount, CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
 use env::Env;
 use governor::{MemoryPromise, WorkMemory};
 use sql::session::{
-    AnalyticEvent, AnalyticRequest, Deliver, Field, PathNames, QueryContext, QueryLimits, RandomBits,
-    TempSpace,
+    AnalyticEvent, AnalyticRequest, Deliver, Field, LedgerRows, PathNames, QueryContext, QueryLimits,
+    RandomBits, TempSpace,
 };
 use tenant::catalog::{
     Catalog, Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PG_CATALOG, PUBLIC_SCHEMA,
@@ -35,6 +35,7 @@ pub(crate) struct Sample {
     pub(crate) temp: Arc<TempSpace>,
     /// What its operators may hold; `None` for no limit.
     pub(crate) work_memory: Option<ByteCount>,
+    pub(crate) ledger: Arc<dyn LedgerRows>,
     _directory: tempfile::TempDir,
 }
 
@@ -64,7 +65,8 @@ impl Sample {
         let temp = Arc::new(TempSpace::new(env, directory.path().join("temp")));
         let tenant = made.expect("a tenant");
         let log = Log::default();
-        let mut sample = Sample { tenant, log, temp, work_memory: None, _directory: directory };
+        let mut sample =
+            Sample { tenant, log, temp, work_memory: None, ledger: Arc::new(()), _directory: directory };
         sample.define();
         for table in ["parent", "child", "measure"] {
             sample.load(table);
@@ -262,7 +264,7 @@ impl Sample {
             backends: Vec::new(),
             role: Some(tenant::catalog::OWNER_ROLE),
             signals: std::sync::Arc::new(()),
-            ledger: std::sync::Arc::new(()),
+            ledger: Arc::clone(&self.ledger),
             locks: Vec::new(),
             databases: vec!["postgres".to_owned()],
             prepared: Vec::new(),
