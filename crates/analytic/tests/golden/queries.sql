@@ -263,6 +263,7 @@ select id % 3, count(*) from measure group by 1 having count(*) filter (where id
 select count(*) from child c join parent p on c.parent_id = p.id and c.tag like 't%' and p.name || c.tag > 'p1' and length(c.tag) / (p.id - 1 + (p.id / 20)) >= 0 where p.id > 1;
 select count(*), count(n) from measure where n = 2.0 and mod(i8::int, 4) = 1;
 select stddev(i8), stddev_pop(i8), variance(i8), stddev(i8 * 1.5), stddev(n), stddev(id) from measure;
+select i2, stddev(i8 * 2.50), stddev_pop(n) from measure group by i2 order by i2;
 select p.id, (select num_nulls(max(c.id)) from child c where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
 select p.id, (select array_append(array_agg(c.id), 7) from child c where c.parent_id = p.id and c.id < 30) from parent p where p.id > 16 order by 1;
 select p.id, (select 0.2 * avg(c.id) from child c where c.parent_id = p.id), (select jsonb_build_object('m', max(c.id)) from child c where c.parent_id = p.id) from parent p where p.id > 17 order by 1;

@@ -514,8 +514,9 @@ fn numeric_deviation(kind: AggregateKind, count: i64, sum: &Numeric, squares: &N
     if !is_root(kind) {
         return Ok(Datum::Numeric(variance));
     }
-    // With as many digits behind the point as what it is the root of, of which large numbers have none.
-    Ok(Datum::Numeric(variance.sqrt()?.round(variance.scale().into())))
+    // With as many digits behind the point as what it is the root of, of which large numbers have none; rounded once, from some more.
+    let scale = i32::from(variance.scale());
+    Ok(Datum::Numeric(variance.round(scale + 8).sqrt()?.round(scale)))
 }
 
 fn float_deviation(kind: AggregateKind, count: f64, deviations: f64) -> Datum {
