@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use base::{Nanos, SqlState};
+use base::{Nanos, SqlState, TenantId};
 use support::exposition::parse;
 use support::{TestServer, eventually, tcp};
 
@@ -96,6 +96,22 @@ fn a_tenants_file_is_on_its_volume() {
     assert_eq!(files.count(), 1);
     let server = server.restart();
     assert!(server.connect("acme", "acme", "pw").unwrap().is_alive());
+}
+
+/// Ids begin at the same number with every server.
+#[test]
+fn a_volume_that_was_another_servers_keeps_its_files() {
+    let volume = tempfile::tempdir().unwrap();
+    let theirs = volume.path().join(format!("tenants/{}.rowhouse", TenantId::FIRST_USER));
+    std::fs::create_dir(volume.path().join("tenants")).unwrap();
+    std::fs::write(&theirs, "rows of somebody").unwrap();
+    let mut server = TestServer::start();
+    server.create_tenant("acme");
+    server.admin("rowhouse").ok("DROP TENANT acme");
+    server.config.volumes.push(("old".to_owned(), volume.path().to_owned()));
+    let server = server.restart();
+    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "rows of somebody");
+    assert!(!server.config.data_dir.join(format!("tenants/{}.rowhouse", TenantId::FIRST_USER)).exists());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState, TenantId};
 use governor::{Promise, PromiseOptions, RunawayScope};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 pub(super) use self::named::{Named, drop_named, set_named};
 pub(super) use self::tables::table;
@@ -19,7 +19,7 @@ use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
 use super::runaway::StoredRule;
 use super::{Entry, Home, SYSTEM_TENANT, making, promises};
-use crate::data_dir::tenant_files;
+use crate::data_dir::{DEFAULT_VOLUME, tenant_files};
 use crate::placement;
 use crate::shared::Shared;
 
@@ -38,7 +38,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     tables::complete(shared, &system).await?;
     load_named(shared).await?;
     load_system(shared, &system).await?;
-    let (mut last, mut unmade, mut dropped) = (TenantId::SYSTEM, Vec::new(), FxHashSet::default());
+    let (mut last, mut unmade, mut dropped) = (TenantId::SYSTEM, Vec::new(), FxHashMap::default());
     let mut live = Vec::new();
     loop {
         let rows = query(shared, &system, select_after(last)).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
                 }
                 State::Making => unmade.push((id, row)),
                 State::Dropped => {
-                    dropped.insert(id);
+                    dropped.insert(id, row.volume);
                 }
             }
         }
@@ -131,17 +131,19 @@ async fn load_system(shared: &Arc<Shared>, system: &Arc<Home>) -> SqlResult<()> 
     Ok(())
 }
 
-/// Removes the data files of dropped tenants: a crash came between a DROP's row and its file. The ids of all others are not given again, those that
-/// the catalogue does not know among them: of a catalogue that was lost or is older, or another server's. Blocks.
-fn look_through_files(shared: &Shared, dropped: &FxHashSet<TenantId>) -> SqlResult<()> {
+/// Removes the data files of dropped tenants, each from the volume that it was on: a crash came between a DROP's row and its file. On another volume a
+/// file of that id is another server's. The ids of all others are not given again, those that the catalogue does not know among them: of a catalogue
+/// that was lost or is older, or another server's. Blocks.
+fn look_through_files(shared: &Shared, dropped: &FxHashMap<TenantId, String>) -> SqlResult<()> {
     let (disk, config) = (&shared.env.disk, &shared.config);
     let failed = |path: &Path, error: std::io::Error| {
         SqlError::new(SqlState::IO_ERROR, format!("{}: {error}", path.display()))
     };
-    for volume in std::iter::once(&config.data_dir).chain(config.volumes.iter().map(|(_, dir)| dir)) {
-        for (id, path) in tenant_files(disk.as_ref(), volume).map_err(|error| failed(volume, error))? {
+    let others = config.volumes.iter().map(|(name, dir)| (name.as_str(), dir));
+    for (volume, dir) in std::iter::once((DEFAULT_VOLUME, &config.data_dir)).chain(others) {
+        for (id, path) in tenant_files(disk.as_ref(), dir).map_err(|error| failed(dir, error))? {
             shared.tenants.set_last_id(id.0);
-            if dropped.contains(&id) {
+            if dropped.get(&id).is_some_and(|was_on| was_on == volume) {
                 tracing::info!(tenant = id.0, "a tenant's DROP was cut short: its file is removed");
                 disk.remove(&path).map_err(|error| failed(&path, error))?;
             }
