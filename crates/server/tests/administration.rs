@@ -284,6 +284,23 @@ fn nobody_but_the_administrator_in_his_own_database_administers() {
     assert_eq!(settings(&mut server.admin("rowhouse")), before);
 }
 
+/// What `ALTER ROLE admin SET` says is of the administrator's own sessions.
+#[test]
+fn the_catalogue_is_written_whatever_the_administrators_sessions_begin_with() {
+    let server = TestServer::start();
+    let mut admin = server.admin("rowhouse");
+    for setting in ["default_transaction_read_only = on", "synchronous_commit = off"] {
+        admin.ok(&format!("ALTER ROLE admin SET {setting}"));
+    }
+    assert_eq!(server.admin("rowhouse").ok("SHOW synchronous_commit"), [[Some("off".to_owned())]]);
+    admin.ok("CREATE TENANT acme OWNER acme PASSWORD 'pw'");
+    admin.ok("CREATE TENANT other");
+    admin.ok("ALTER TENANT acme SET (cpu = 0.125)");
+    admin.ok("DROP TENANT other");
+    let server = server.restart();
+    assert!(server.connect("acme", "acme", "pw").expect("its owner").is_alive());
+}
+
 #[test]
 fn a_clerk_cannot_write_to_the_tables_of_promises() {
     let server = TestServer::start();

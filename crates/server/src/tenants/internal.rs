@@ -13,6 +13,16 @@ use crate::executor::{self, Background};
 use crate::session::{Control, Host, Output, Watch};
 use crate::shared::Shared;
 
+/// What the server's own statements run with whatever sessions of the administrator's role begin with: nobody could take that back where a statement
+/// of the start fails by it, and what the catalogue is told is to be durable.
+const OWN_SETTINGS: [(&str, &str); 5] = [
+    ("default_transaction_isolation", "read committed"),
+    ("default_transaction_read_only", "off"),
+    ("lock_timeout", "0"),
+    ("statement_timeout", "0"),
+    ("synchronous_commit", "on"),
+];
+
 /// A row as text.
 pub(crate) type TextRow = Vec<Option<String>>;
 
@@ -46,17 +56,19 @@ pub(crate) struct Answered {
 /// called from any thread.
 pub(crate) async fn query(shared: &Arc<Shared>, home: &Arc<Home>, sql: String) -> SqlResult<Vec<TextRow>> {
     let (task_shared, task_home) = (shared.clone(), home.clone());
-    let task = home.spawn(async move { run(&task_shared, &task_home, &sql, &refuse).await });
+    let task = home.spawn(async move { run(&task_shared, &task_home, &sql, &OWN_SETTINGS, &refuse).await });
     let answered =
         task.await.unwrap_or_else(|| Err(SqlError::internal("an internal statement did not finish")));
     Ok(answered?.rows)
 }
 
-/// Runs `sql` in the tenant at `home`, where the caller is, the administrator's statements by `carry_out`. After `Ok` its changes are durable.
+/// Runs `sql` in the tenant at `home`, where the caller is, with `settings`, the administrator's statements by `carry_out`. After `Ok` its changes are
+/// durable, unless sessions of the administrator's role begin without.
 pub(super) async fn run(
     shared: &Arc<Shared>,
     home: &Arc<Home>,
     sql: &str,
+    settings: &[(&str, &str)],
     carry_out: CarryOut<'_>,
 ) -> SqlResult<Answered> {
     home.open().await?;
@@ -68,7 +80,7 @@ pub(super) async fn run(
         database: SYSTEM_DATABASE.to_owned(),
         user: ADMINISTRATOR.to_owned(),
         administrator: true,
-        parameters: Vec::new(),
+        parameters: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         host: Arc::new(Host::new(shared.clone(), control, watch, None, None)),
     };
     let mut session = home.with(|home| Session::new(start, home.tenant))??;
