@@ -181,11 +181,19 @@ fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
     let is_ours =
         |name: &str| OURS.contains(&name) || name.starts_with('.') || name.starts_with(CALIBRATION_FILE);
     let entries = env.disk.list(root).map_err(StartError::io("list", root))?;
-    match entries.iter().find(|entry| !is_ours(&entry.name)) {
-        None => Ok(()),
-        Some(entry) => Err(StartError::NotADataDirectory {
+    if let Some(entry) = entries.iter().find(|entry| !is_ours(&entry.name)) {
+        return Err(StartError::NotADataDirectory {
             path: root.to_owned(),
             reason: format!("it holds {:?} and no rowhouse.json; give an empty directory", entry.name),
+        });
+    }
+    // A first start makes no tenants, and would make the catalogue of those that are there anew.
+    let files = tenant_files(env.disk.as_ref(), root).map_err(StartError::io("list", root))?;
+    match files.iter().find(|(id, _)| *id != TenantId::SYSTEM) {
+        None => Ok(()),
+        Some((_, file)) => Err(StartError::NotADataDirectory {
+            path: root.to_owned(),
+            reason: format!("it holds {} and has lost its rowhouse.json: put that back", file.display()),
         }),
     }
 }
@@ -212,6 +220,19 @@ mod tests {
         for name in ["lock", "admin-password.new", "rowhouse.json.new"] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
+        assert!(DataDir::open(&env, dir.path()).unwrap().is_fresh());
+    }
+
+    #[test]
+    fn a_directory_with_tenants_is_no_new_one() {
+        let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+        DataDir::open(&env, dir.path()).unwrap().complete_first_start().unwrap();
+        for id in [TenantId::SYSTEM, TenantId::FIRST_USER] {
+            std::fs::write(tenant_file(dir.path(), id), "").unwrap();
+        }
+        std::fs::remove_file(dir.path().join("rowhouse.json")).unwrap();
+        assert!(matches!(DataDir::open(&env, dir.path()), Err(StartError::NotADataDirectory { .. })));
+        std::fs::remove_file(tenant_file(dir.path(), TenantId::FIRST_USER)).unwrap();
         assert!(DataDir::open(&env, dir.path()).unwrap().is_fresh());
     }
 
