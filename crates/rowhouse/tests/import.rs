@@ -290,6 +290,23 @@ fn a_change_that_waits_for_the_import_ends_it() {
     }
 }
 
+/// Semicolons are inside of what is left out.
+#[test]
+fn nothing_of_a_rule_or_a_function_that_is_left_out_runs() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&[
+        "-c",
+        "CREATE TABLE t (a int); CREATE TABLE counter (n int); INSERT INTO counter VALUES (7);
+         CREATE RULE counted AS ON INSERT TO t DO ALSO (UPDATE counter SET n = n + 1; DELETE FROM counter WHERE n > 100);
+         CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT n FROM counter; END",
+    ]);
+    let output = import(&postgres, &server, &["--skip-unsupported"]);
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("CREATE RULE counted") && told.contains("CREATE FUNCTION public.f()"), "{told}");
+    assert_eq!(ours(&server, "SELECT n FROM counter").trim(), "7");
+}
+
 #[test]
 fn a_database_in_another_encoding_is_imported() {
     let (postgres, server) = (Postgres::start(), Server::with_acme());

@@ -7,6 +7,7 @@ pub(super) fn statements(sql: &str) -> Vec<String> {
     let sql = lines.collect::<Vec<_>>().join("\n");
     let mut found = Vec::new();
     let mut statement = String::new();
+    let mut nesting = Nesting::default();
     let mut rest = sql.as_str();
     while let Some(first) = rest.chars().next() {
         let len = match first {
@@ -21,18 +22,82 @@ pub(super) fn statements(sql: &str) -> Vec<String> {
                 rest = &rest[comment_len(rest)..];
                 continue;
             }
-            ';' => {
+            ';' if nesting.is_outside() => {
                 push(&mut found, &mut statement);
+                nesting = Nesting::default();
                 rest = &rest[1..];
                 continue;
             }
-            other => other.len_utf8(),
+            first if is_word(first) => {
+                let len = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+                // A name in a schema is none of the grammar's words.
+                if !statement.ends_with('.') {
+                    nesting.word(&rest[..len]);
+                }
+                len
+            }
+            other => {
+                nesting.sign(other);
+                other.len_utf8()
+            }
         };
         statement.push_str(&rest[..len]);
         rest = &rest[len..];
     }
     push(&mut found, &mut statement);
     found
+}
+
+/// How deep in a statement its text is. Inside parentheses, as several actions of a rule are, and between the `BEGIN ATOMIC` and the `END` of a
+/// function a semicolon ends no statement. As psql tells it.
+#[derive(Default)]
+struct Nesting {
+    parentheses: u32,
+    blocks: u32,
+    /// The first words of the statement, in lower case, with a space after each.
+    beginning: String,
+    words: u32,
+}
+
+impl Nesting {
+    /// Words that tell a function: `CREATE OR REPLACE FUNCTION`.
+    const WORDS_MAX: u32 = 4;
+
+    fn is_outside(&self) -> bool {
+        self.parentheses == 0 && self.blocks == 0
+    }
+
+    fn sign(&mut self, sign: char) {
+        match sign {
+            '(' => self.parentheses += 1,
+            ')' => self.parentheses = self.parentheses.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    fn word(&mut self, word: &str) {
+        let word = word.to_ascii_lowercase();
+        if self.words < Self::WORDS_MAX {
+            self.words += 1;
+            self.beginning += &word;
+            self.beginning.push(' ');
+        }
+        if self.parentheses > 0 || !self.is_routine() {
+            return;
+        }
+        match word.as_str() {
+            "begin" => self.blocks += 1,
+            "case" if self.blocks > 0 => self.blocks += 1,
+            "end" => self.blocks = self.blocks.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    fn is_routine(&self) -> bool {
+        let made = self.beginning.strip_prefix("create ").unwrap_or_default();
+        let made = made.strip_prefix("or replace ").unwrap_or(made);
+        made.starts_with("function ") || made.starts_with("procedure ")
+    }
 }
 
 fn push(found: &mut Vec<String>, statement: &mut String) {
@@ -132,8 +197,25 @@ mod tests {
     }
 
     #[test]
+    fn semicolons_inside_a_statement_end_none() {
+        let whole = [
+            "CREATE RULE r AS ON INSERT TO t DO ALSO ( INSERT INTO log VALUES (new.a);\n UPDATE counter SET n = (n + 1);\n)",
+            "CREATE FUNCTION public.f(begin integer) RETURNS integer\n    LANGUAGE sql\n    BEGIN ATOMIC\n SELECT 1;\n \
+             SELECT CASE WHEN true THEN 1 ELSE 2 END AS \"end\";\nEND",
+            "create or replace procedure p() BEGIN ATOMIC DELETE FROM t; END",
+            "CREATE TABLE \"create\" (begin integer, b text DEFAULT '(')",
+            "CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN new; END; $$",
+            "CREATE FUNCTION public.begin() RETURNS public.case LANGUAGE sql AS $$ SELECT 1; $$",
+            "SELECT begin, ')' FROM f",
+        ];
+        assert_eq!(statements(&(whole.join(";\n") + ";\n")), whole.map(str::to_owned));
+    }
+
+    #[test]
     fn what_is_cut_off_ends_at_the_end() {
-        for sql in ["SELECT 'a;", "SELECT \"a;", "SELECT $x$ a;", "SELECT 1 /* a;", "SELECT E'\\"] {
+        for sql in
+            ["SELECT 'a;", "SELECT \"a;", "SELECT $x$ a;", "SELECT 1 /* a;", "SELECT E'\\", "SELECT (1;"]
+        {
             assert_eq!(statements(sql).len(), 1, "{sql}");
         }
         assert!(statements(" ;; -- no\n").is_empty());
