@@ -12,7 +12,8 @@ use env::{Env, OpenMode, block_on};
 
 use super::format::{BLOCK_LEN, SEGMENT_HEADER_LEN};
 use super::{
-    Flushed, LogDir, LogFlusher, LogOptions, LogWriter, RecordBatch, RedoError, RedoIndex, Refused, recover,
+    Flushed, LogDir, LogFlusher, LogOptions, LogWriter, RecordBatch, RecordParts, RedoError, RedoIndex,
+    Refused, recover,
 };
 
 mod failing;
@@ -41,6 +42,16 @@ fn record(tenant: TenantId, commit: CommitNo) -> Vec<u8> {
 
 fn flush_all(env: &Env, flusher: &mut LogFlusher) {
     block_on(env, async { while flusher.flush_once().await.expect("the disk works") != Flushed::Nothing {} });
+}
+
+/// Parts of a long record of tenant 1, each flushed, in three segments at least.
+fn parts_of_three_segments(env: &Env, log: &LogWriter, flusher: &mut LogFlusher) -> RecordParts {
+    let mut parts = log.begin_parts(TenantId(1));
+    for _ in 0..25 {
+        parts.push(&[7; 100_000]);
+        flush_all(env, flusher);
+    }
+    parts
 }
 
 /// All records of a tenant, read in batches that cut some of them.
@@ -393,11 +404,7 @@ fn a_commit_whose_parts_are_gone_is_not_waited_for() {
     let env = world.env();
     let (logs, _) = open(&env).expect("an empty directory");
     let (log, mut flusher) = logs.writer();
-    let mut parts = log.begin_parts(TenantId(1));
-    for _ in 0..25 {
-        parts.push(&[7; 100_000]);
-        flush_all(&env, &mut flusher);
-    }
+    let parts = parts_of_three_segments(&env, &log, &mut flusher);
     log.append_parts(parts, CommitNo(1));
     log.append(TenantId(2), CommitNo(1), b"kept");
     flush_all(&env, &mut flusher);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::catalog::{
-    ColumnStatistics, Deferral, IndexColumn, MatchType, ReferentialAction, TableStatistics, ViewDefinition,
+    ColumnStatistics, Deferral, IndexColumn, MatchType, ReferentialAction, TableStatistics,
 };
 use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
 
@@ -158,18 +158,7 @@ fn a_name_that_another_has_at_the_commits_end_is_found_after_a_replay() {
     let mut fixture = Fixture::new();
     let (a, b) =
         (fixture.create("a", &[("id", PgType::Int4)], 1), fixture.create("b", &[("id", PgType::Int4)], 1));
-    let view = |name: &str| ViewDefinition {
-        oid: Oid(0),
-        schema: PUBLIC_SCHEMA,
-        name: name.into(),
-        owner: OWNER_ROLE,
-        sql: "SELECT 1".into(),
-        columns: Vec::new(),
-        depends_on: Vec::new(),
-        search_path: Vec::new(),
-        acl: None,
-    };
-    let v = fixture.ddl(|ddl| Ok(ddl.create_view(view("v"))?)).unwrap();
+    let v = fixture.ddl(|ddl| Ok(ddl.create_view(view_named("v"))?)).unwrap();
     let oid_of = |fixture: &Fixture, name: &str| {
         fixture.tenant.catalog().relation_in(PUBLIC_SCHEMA, name).map(|relation| relation.oid())
     };

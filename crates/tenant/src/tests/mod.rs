@@ -30,7 +30,7 @@ use env::sim::World;
 use storage::{MEMORY_MIN, MemoryBudget};
 use types::{Datum, PgType, Row, TypeMod};
 
-use crate::catalog::{Column, OWNER_ROLE, PUBLIC_SCHEMA, Sequence, Table};
+use crate::catalog::{Column, OWNER_ROLE, PUBLIC_SCHEMA, Sequence, Table, ViewDefinition};
 use crate::ddl::{Ddl, NewTable, NewUnique};
 use crate::locks::LockWait;
 use crate::replay::Replay;
@@ -38,6 +38,21 @@ use crate::row::keys::{KeyRange, primary_key};
 use crate::{
     Access, CaughtUp, CommitWait, Direction, Interrupt, Isolation, Mark, RedoSink, Tenant, Txn, View,
 };
+
+/// A view of no columns, to be created.
+fn view_named(name: &str) -> ViewDefinition {
+    ViewDefinition {
+        oid: Oid(0),
+        schema: PUBLIC_SCHEMA,
+        name: name.into(),
+        owner: OWNER_ROLE,
+        sql: "SELECT 1".into(),
+        columns: Vec::new(),
+        depends_on: Vec::new(),
+        search_path: Vec::new(),
+        acl: None,
+    }
+}
 
 /// A log that keeps records in memory.
 #[derive(Default)]

@@ -7,9 +7,7 @@ use env::sim::PowerCut;
 use storage::Checkpoint;
 
 use super::*;
-use crate::catalog::{
-    Catalog, Deferral, IndexColumn, MatchType, ReferentialAction, Relation, ViewDefinition,
-};
+use crate::catalog::{Catalog, Deferral, IndexColumn, MatchType, ReferentialAction, Relation};
 use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
 
 /// A small generator: tests must not depend on the machine.
@@ -124,18 +122,7 @@ fn execute(view: &mut View<'_>, op: Op) -> Result<(), Interrupt> {
             create(&mut view.ddl()?, name, &[("a", PgType::Int4), ("b", PgType::Int4)], key)?;
         }
         Op::CreateView(name) => {
-            let definition = ViewDefinition {
-                oid: Oid(0),
-                schema: PUBLIC_SCHEMA,
-                name: name.into(),
-                owner: OWNER_ROLE,
-                sql: "SELECT 1".into(),
-                columns: Vec::new(),
-                depends_on: Vec::new(),
-                search_path: Vec::new(),
-                acl: None,
-            };
-            view.ddl()?.create_view(definition)?;
+            view.ddl()?.create_view(view_named(name))?;
         }
         Op::CreateSequence(name) => {
             let name = name.into();

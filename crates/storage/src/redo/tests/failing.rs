@@ -104,11 +104,7 @@ fn what_a_failed_log_kept_is_let_go() {
         let (logs, _) = open(&env).expect("an empty directory");
         let (log, mut flusher) = logs.writer();
         log.append(TenantId(2), CommitNo(1), b"short");
-        let mut parts = log.begin_parts(TenantId(1));
-        for _ in 0..25 {
-            parts.push(&[7; 100_000]);
-            flush_all(&env, &mut flusher);
-        }
+        let mut parts = parts_of_three_segments(&env, &log, &mut flusher);
         assert!(logs.usage().live_segments >= 3);
         world.inject(fault);
         let mut flush_more = || {
@@ -224,11 +220,7 @@ fn a_commit_that_was_lost_keeps_no_segment() {
     let env = world.env();
     let (logs, _) = open(&env).expect("an empty directory");
     let (log, mut flusher) = logs.writer();
-    let mut parts = log.begin_parts(TenantId(1));
-    for _ in 0..25 {
-        parts.push(&[7; 100_000]);
-        flush_all(&env, &mut flusher);
-    }
+    let parts = parts_of_three_segments(&env, &log, &mut flusher);
     assert!(logs.usage().live_segments >= 3);
     world.inject(DiskFault::eio(DiskOp::Write, ".redo"));
     log.append_parts(parts, CommitNo(1));
