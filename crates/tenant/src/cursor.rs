@@ -87,6 +87,17 @@ impl View<'_> {
         self.scan_state(table, access, range, direction, State::Statement)
     }
 
+    /// About how many rows a scan over `range` would come by: of what is committed, without changes of transactions under way. Looks at the pages on the
+    /// ways to the two ends only.
+    pub fn estimate(&self, table: &Table, access: Access<'_>, range: &KeyRange) -> Step<f64> {
+        let tree = match access {
+            Access::Index(index) if !table.is_primary(index) => index.tree,
+            _ => table.tree,
+        };
+        let (pages, root) = source(&self.tenant, self.txn, tree, State::Statement)?;
+        Ok(btree::estimate(&pages, root, &range.from, range.to.as_deref())?)
+    }
+
     /// As [`View::scan`], over the newest committed rows with the transaction's own, whatever its isolation: for checking
     /// what must hold of all rows.
     pub fn scan_newest(

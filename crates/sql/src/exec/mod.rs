@@ -37,7 +37,7 @@ pub use slice::{Position, Slice};
 use self::missed::Missed;
 use crate::expr::{EvalCtx, EvalError, SessionContext, StatementCtx};
 use crate::memory_bound::{Held, MemoryBound};
-use crate::plan::{LockStrength, NodeId, PointPlan, PointStatement, TableUse};
+use crate::plan::{LockStrength, NodeId, POINT_ROWS_MAX, PointPlan, PointStatement, SelectPlan, TableUse};
 
 /// What the values of an expression may take in a statement that may run elsewhere: a single call on much longer ones takes longer than a turn, and
 /// nobody can cut it short here.
@@ -301,6 +301,9 @@ impl Run<'_, '_> {
     ) -> Halt<u64> {
         match statement {
             PointStatement::Select(select) => {
+                if self.is_for_elsewhere(select, cx)? {
+                    return Err(ExecError::Outgrew);
+                }
                 let mut given = 0;
                 let outcome = self.select(select, cx, &mut |row| {
                     given += 1;
@@ -313,6 +316,15 @@ impl Run<'_, '_> {
             PointStatement::Update(update) => self.update(update, cx, external, sink),
             PointStatement::Delete(delete) => self.delete(delete, cx, external, sink),
         }
+    }
+
+    /// Whether a query that may be sent elsewhere is to be, before it begins: with the values it has it would look at too many rows.
+    fn is_for_elsewhere(&self, select: &SelectPlan, cx: &Cx<'_>) -> Halt<bool> {
+        let (Some(each), Some(scan)) = (self.plan.cost_of_leading_row, select.leading_scan()) else {
+            return Ok(false);
+        };
+        let max = POINT_ROWS_MAX / each;
+        Ok(self.limits.rows_examined_max.is_some() && self.estimate(scan, cx, select.width, max)? > max)
     }
 
     /// What an expression's failure means for the run.

@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use smallvec::SmallVec;
+use tenant::catalog::Index;
 use tenant::row::keys::{ColumnRange, KeyRange, primary_key};
 use tenant::{Access, Direction};
 use types::{Datum, PgType};
@@ -51,31 +52,62 @@ impl Run<'_, '_> {
                     let ends = (lower.as_ref(), upper.as_ref());
                     return self.find(scan, *index, &values, ends, *backward, cx, row, emit);
                 }
-                let mut sets: Vec<Vec<Datum>> = Vec::with_capacity(parts.len());
-                for part in parts {
-                    sets.push(self.probe_set(part, cx, row)?);
-                }
-                if sets.iter().any(Vec::is_empty) {
-                    return Ok(Flow::More);
-                }
-                let mut at = vec![0; sets.len()];
-                loop {
-                    values.clear();
-                    values.extend(at.iter().zip(&sets).map(|(i, set)| set[*i].clone()));
+                self.each_of_sets(parts, cx, row, &mut |values, row| {
                     let ends = (lower.as_ref(), upper.as_ref());
-                    let found = self.find(scan, *index, &values, ends, *backward, cx, row, emit);
-                    if self.past_miss(found)? == Flow::Stop {
-                        return Ok(Flow::Stop);
-                    }
-                    // The next combination, the last part turning fastest.
-                    let Some(turn) = (0..at.len()).rev().find(|i| at[*i] + 1 < sets[*i].len()) else {
-                        return Ok(Flow::More);
-                    };
-                    at[turn] += 1;
-                    at[turn + 1..].fill(0);
-                }
+                    let found = self.find(scan, *index, values, ends, *backward, cx, row, emit);
+                    self.past_miss(found)
+                })
             }
         }
+    }
+
+    /// Gives each combination of the values that key columns may have, the last column's turning fastest, until it is told to stop.
+    fn each_of_sets(
+        &self,
+        parts: &[KeyPart],
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        each: &mut dyn FnMut(&[Datum], &mut Vec<Datum>) -> Halt<Flow>,
+    ) -> Halt<Flow> {
+        let mut sets: Vec<Vec<Datum>> = Vec::with_capacity(parts.len());
+        for part in parts {
+            sets.push(self.probe_set(part, cx, row)?);
+        }
+        if sets.iter().any(Vec::is_empty) {
+            return Ok(Flow::More);
+        }
+        let mut at = vec![0; sets.len()];
+        let mut values = Values::new();
+        loop {
+            values.clear();
+            values.extend(at.iter().zip(&sets).map(|(i, set)| set[*i].clone()));
+            if each(&values, row)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            let Some(turn) = (0..at.len()).rev().find(|i| at[*i] + 1 < sets[*i].len()) else {
+                return Ok(Flow::More);
+            };
+            at[turn] += 1;
+            at[turn + 1..].fill(0);
+        }
+    }
+
+    /// About how many rows the path comes by, with the values it has now; the count ends once it is beyond `max`. The path needs no other row.
+    pub(super) fn estimate(&self, scan: &ScanNode, cx: &Cx<'_>, width: usize, max: f64) -> Halt<f64> {
+        let AccessPath::Index { index, parts, lower, upper, .. } = &scan.path else {
+            return Ok(self.view.borrow().row_count(&scan.table) as f64);
+        };
+        let definition = &scan.table.indexes[*index];
+        let mut rows = 0.0;
+        self.each_of_sets(parts, cx, &mut vec![Datum::Null; width], &mut |values, row| {
+            self.step()?;
+            let ends = (lower.as_ref(), upper.as_ref());
+            if let Some(range) = self.key_range(definition, values, ends, cx, row)? {
+                rows += self.view.borrow().estimate(&scan.table, Access::Index(definition), &range)?;
+            }
+            Ok(if rows > max { Flow::Stop } else { Flow::More })
+        })?;
+        Ok(rows)
     }
 
     /// The rows whose first index columns are `values` and whose next one lies between the ends.
@@ -96,20 +128,35 @@ impl Run<'_, '_> {
         if primary && values.len() == definition.columns.len() {
             return self.get(scan, &primary_key(&scan.table, values), cx, row, emit);
         }
+        let Some(range) = self.key_range(definition, values, (lower, upper), cx, row)? else {
+            return Ok(Flow::More);
+        };
+        self.scan_range(scan, (!primary).then_some(index), range, backward, cx, row, emit)
+    }
+
+    /// The keys whose first columns are `values` and whose next one lies between the ends, evaluated now; `None` for none.
+    fn key_range(
+        &self,
+        index: &Index,
+        values: &[Datum],
+        (lower, upper): (Option<&RangeBound>, Option<&RangeBound>),
+        cx: &Cx<'_>,
+        row: &[Datum],
+    ) -> Halt<Option<KeyRange>> {
         let mut low = None;
         let mut high = None;
         if let Some(bound) = lower {
             match self.probe(&bound.value, bound.fit, cx, row)? {
                 Fitted::Value(value) => low = Some((value, bound.inclusive)),
                 Fitted::Below => low = Some((least(bound.fit), true)),
-                Fitted::Nothing | Fitted::Above => return Ok(Flow::More),
+                Fitted::Nothing | Fitted::Above => return Ok(None),
             }
         }
         if let Some(bound) = upper {
             match self.probe(&bound.value, bound.fit, cx, row)? {
                 Fitted::Value(value) => high = Some((value, bound.inclusive)),
                 Fitted::Above => high = Some((greatest(bound.fit), true)),
-                Fitted::Nothing | Fitted::Below => return Ok(Flow::More),
+                Fitted::Nothing | Fitted::Below => return Ok(None),
             }
         }
         fn bound(end: &Option<(Datum, bool)>) -> Bound<&Datum> {
@@ -119,12 +166,9 @@ impl Run<'_, '_> {
                 Some((value, false)) => Bound::Excluded(value),
             }
         }
-        let (from, to) = (bound(&low), bound(&high));
-        let range = ColumnRange { equal: values, from, to }.key_range(&definition.columns);
-        if range.is_empty() {
-            return Ok(Flow::More);
-        }
-        self.scan_range(scan, (!primary).then_some(index), range, backward, cx, row, emit)
+        let range =
+            ColumnRange { equal: values, from: bound(&low), to: bound(&high) }.key_range(&index.columns);
+        Ok((!range.is_empty()).then_some(range))
     }
 
     /// The one row with this key.

@@ -13,8 +13,8 @@ use crate::expr::{AggregateCall, AggregateKind, BoundExpr, fold_ident};
 use crate::parse::boolean;
 use crate::plan::{
     AccessPath, AggregatePlan, BoundPlan, ChangeSource, ConflictAction, DistinctPlan, InsertPlan,
-    InsertSource, KeyPart, Node, NodeId, NodeKind, PlanKind, PointPlan, PointStatement, RangeBound, ScanNode,
-    SelectPlan, TableFunction,
+    InsertSource, KeyPart, Node, NodeId, NodeKind, POINT_ROWS_MAX, PlanKind, PointPlan, PointStatement,
+    RangeBound, ScanNode, SelectPlan, TableFunction,
 };
 
 use expr_text::{Names, text};
@@ -125,6 +125,16 @@ pub fn explain(
     let mut tree = Tree { plan: point, options, analyzed, lines: Vec::new() };
     let why = match point.external.as_deref() {
         Some(external) => format!("Point path, its source on the analytical path: {}", external.reason),
+        None if let (Some(each), PointStatement::Select(select)) =
+            (point.cost_of_leading_row, &point.statement) =>
+        {
+            let name = select.leading_scan().map_or("", |scan| &scan.name);
+            let most = POINT_ROWS_MAX / each;
+            format!(
+                "Point path if its range of {name} has at most {most:.0} rows, else analytical path: about {:.0} rows to look at",
+                point.cost
+            )
+        }
         None if plan.read_only => {
             format!("Point path: about {:.0} rows to look at", point.cost.max(1.0))
         }

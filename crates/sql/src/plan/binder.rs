@@ -20,6 +20,8 @@ const VIEW_DEPTH_MAX: usize = 32;
 /// Binds one statement.
 pub(super) struct Binder<'a> {
     pub(super) ctx: PlanContext<'a>,
+    /// Paths through an index are taken to yield fewer rows than is likely.
+    pub(super) hopeful: bool,
     subqueries: RefCell<Vec<Option<SelectPlan>>>,
     accesses: RefCell<Vec<RelationAccess>>,
     tables: RefCell<Vec<(Oid, TableUse)>>,
@@ -73,6 +75,7 @@ impl<'a> Binder<'a> {
     pub(super) fn new(ctx: PlanContext<'a>) -> Binder<'a> {
         Binder {
             ctx,
+            hopeful: false,
             subqueries: RefCell::default(),
             accesses: RefCell::default(),
             tables: RefCell::default(),
@@ -88,6 +91,11 @@ impl<'a> Binder<'a> {
             parts: RefCell::default(),
             unions: Cell::new(0),
         }
+    }
+
+    /// One that prefers paths through an index, for a plan of which it is decided later whether they yield as few rows.
+    pub(super) fn hopeful(ctx: PlanContext<'a>) -> Binder<'a> {
+        Binder { hopeful: true, ..Binder::new(ctx) }
     }
 
     /// The context for expressions where aggregates are as said and subqueries are welcome.
@@ -156,6 +164,10 @@ impl<'a> Binder<'a> {
         self.effects.get()
     }
 
+    pub(super) fn has_subqueries(&self) -> bool {
+        !self.subqueries.borrow().is_empty()
+    }
+
     /// The finished subqueries, by their ids.
     pub(super) fn take_subqueries(&self) -> Vec<SelectPlan> {
         self.subqueries
@@ -187,6 +199,7 @@ impl<'a> Binder<'a> {
             tables: self.tables(),
             nodes: self.nodes(),
             cost,
+            cost_of_leading_row: None,
             external: None,
             cascades: self.cascades.take(),
             comes_back: self.comes_back.get(),

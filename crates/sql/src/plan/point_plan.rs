@@ -28,6 +28,9 @@ pub struct PointPlan {
     pub nodes: u32,
     /// Rows the statement is estimated to look at.
     pub cost: f64,
+    /// If `cost` is too much for the point path, and how many rows the leading scan ([`SelectPlan::leading_scan`]) has with the values of a run decides
+    /// whether it is: what there is to look at for each of them.
+    pub cost_of_leading_row: Option<f64>,
     /// A query the analytical path must run first.
     pub external: Option<Box<ExternalSource>>,
     /// What rows of other tables have to satisfy that foreign keys change at the statement's end.
@@ -455,6 +458,19 @@ impl UpdatePlan {
 }
 
 impl SelectPlan {
+    /// The scan for whose rows everything else of FROM is done, if it goes through a part of an index that can be told without looking at any row.
+    pub(crate) fn leading_scan(&self) -> Option<&ScanNode> {
+        let mut node = &self.from;
+        while let NodeKind::NestedLoop { left, .. } = &node.kind {
+            node = left;
+        }
+        let NodeKind::Scan(scan) = &node.kind else { return None };
+        let AccessPath::Index { parts, lower, upper, .. } = &scan.path else { return None };
+        let is_part = !parts.is_empty() || lower.is_some() || upper.is_some();
+        let needs_rows = parts.iter().any(|part| matches!(part, KeyPart::InRows(..)));
+        (is_part && !needs_rows && !self.correlated).then_some(scan)
+    }
+
     /// Whether each row goes out when it is found, and they are found by one scan of a table or an index, or by a series.
     pub(crate) fn gives_rows_as_found(&self) -> bool {
         let is_series = matches!(

@@ -12,7 +12,7 @@ use super::grouping::Grouping;
 use super::join_order::OrderWish;
 use super::level::{Level, LevelScope, Namespace};
 use super::ordering::{SortItem, check_comparable};
-use super::point_plan::{AggregatePlan, DistinctPlan, PointStatement, SelectPlan, SortColumn};
+use super::point_plan::{AggregatePlan, DistinctPlan, PointPlan, PointStatement, SelectPlan, SortColumn};
 use super::refuse::refuse;
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{
@@ -52,18 +52,45 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
     let read_only = !binder.has_effects();
     let cost = bound.plan.cost;
     if cost > POINT_ROWS_MAX && read_only {
+        if let Some(plan) = decided_when_run(query, cost, ctx)? {
+            return Ok(plan);
+        }
         let reason = format!("it would look at about {cost:.0} rows, more than {POINT_ROWS_MAX}");
         return analytic::plan(query, reason, ctx);
     }
+    finish(binder, bound, cost, None, ctx)
+}
+
+/// A plan for the point path of a query that is expected to look at too many rows for it, if how many there are between the ends of a range decides that:
+/// those are known when it is run, and an estimate without them sends a query of a few rows away as soon as its table is large.
+fn decided_when_run(query: &ast::Query, cost: f64, ctx: &PlanContext<'_>) -> SqlResult<Option<BoundPlan>> {
+    let binder = Binder::hopeful(*ctx);
+    let Ok(bound) = binder.bind_query(query, None) else { return Ok(None) };
+    let Some(scan) = bound.plan.leading_scan() else { return Ok(None) };
+    // All else is done for each of its rows, but for subqueries.
+    let each = bound.plan.cost / scan.examined.max(1.0);
+    if binder.has_subqueries() || each > POINT_ROWS_MAX {
+        return Ok(None);
+    }
+    finish(binder, bound, cost, Some(each), ctx).map(Some)
+}
+
+fn finish(
+    binder: Binder<'_>,
+    bound: BoundQuery,
+    cost: f64,
+    cost_of_leading_row: Option<f64>,
+    ctx: &PlanContext<'_>,
+) -> SqlResult<BoundPlan> {
     let plan = binder.point_plan(PointStatement::Select(Box::new(bound.plan)), cost);
     Ok(BoundPlan {
         command: Command::Select,
         output: bound.columns,
         parameters: ctx.params.finish()?,
         accesses: binder.accesses(),
-        read_only,
+        read_only: !binder.has_effects(),
         catalog_version: ctx.catalog.version(),
-        kind: PlanKind::Point(Box::new(plan)),
+        kind: PlanKind::Point(Box::new(PointPlan { cost_of_leading_row, ..plan })),
     })
 }
 

@@ -177,3 +177,44 @@ fn locks_go_with_a_query_that_looks_at_them() {
         }
     }
 }
+
+/// How many rows a range has decides, not how many are expected of one. `r` has 120,000 rows, nearly all of one value of `g`; `d` names 2,000 of them.
+#[test]
+fn a_range_of_few_rows_is_read_here_however_large_its_table() {
+    let (mut bench, mut one, _) = tables();
+    for sql in [
+        "create table r (id int primary key, g int, v int); create table d (id int primary key, n int)",
+        "insert into r select n, case when n % 4000 = 1 then n else 7 end, n from generate_series(1, 120000) n",
+        "insert into d select n, n from generate_series(1, 120000, 60) n; create index on r (g)",
+        "analyze r; analyze d; prepare p as select * from r where id > $1",
+    ] {
+        bench.run(&mut one, sql);
+    }
+    for (sql, rows) in [
+        ("select * from r where id > 119990", 10),
+        ("select * from r where g in (4001, 8001, 8002)", 2),
+        ("select * from r where g = 4001", 1),
+        ("select r.v, d.n from r join d on d.id = r.id where r.id > 119700", 5),
+        ("select r.v, d.n from r left join d on d.id = r.v where r.g between 3000 and 20001 order by 1", 5),
+        ("select count(*) from r, d where d.id = r.v and r.id > 119000", 1),
+        ("select * from r where id > 500000", 0),
+        ("select * from r where id > null", 0),
+        ("execute p (119900)", 100),
+    ] {
+        assert_eq!(bench.run(&mut one, sql).rows.len(), rows, "{sql}");
+    }
+    for sql in [
+        "select * from r where id > 110000",
+        "select * from r where g in (7, 9)",
+        "select r.v, d.n from r join d on d.id = r.v where r.g = 7",
+        "select * from r where v = 9",
+        "execute p (110000)",
+    ] {
+        is_sent_out(bench.try_run(&mut one, sql));
+        ends(&mut one, 2);
+        assert_eq!(bench.run(&mut one, sql).tags, ["SELECT 2"], "{sql}");
+    }
+    let explained = bench.run(&mut one, "explain select * from r where id > 119990").rows;
+    let first = explained[0][0].clone().expect("a line");
+    assert!(first.contains("has at most 4969 rows, else analytical path: about 6"), "{first}");
+}
