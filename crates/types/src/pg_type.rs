@@ -132,9 +132,18 @@ macro_rules! scalar_types {
             /// The type named as in SQL or `pg_type`, in lower case and without modifier: `int`, `integer`, `int4`,
             /// `character varying`, `timestamp with time zone`, `_int4`, `text[]`. Not a user's types.
             pub fn from_name(name: &str) -> Option<PgType> {
-                if let Some(element) = name.strip_suffix("[]").or_else(|| name.strip_prefix('_')) {
-                    return PgType::from_name(element).and_then(PgType::array_of);
+                // Of however many dimensions an array is of the same type. The name may be a text of any length, so that nothing calls itself here.
+                let element = name.trim_end_matches("[]");
+                if element.len() < name.len() {
+                    return PgType::scalar_from_name(element).and_then(PgType::array_of);
                 }
+                match name.strip_prefix('_') {
+                    Some(element) => PgType::scalar_from_name(element).and_then(PgType::array_of),
+                    None => PgType::scalar_from_name(name),
+                }
+            }
+
+            fn scalar_from_name(name: &str) -> Option<PgType> {
                 $(if name == $internal || name == $display { return Some(PgType::$name); })*
                 Some(match name {
                     "int" => PgType::Int4,
@@ -355,6 +364,11 @@ mod tests {
             assert_eq!(PgType::from_name(ty.internal_name()), Some(ty));
             assert_eq!(PgType::from_name(array.internal_name()), Some(array));
             assert_eq!(ty.element().is_some(), ty.vector_element().is_some());
+        }
+        assert_eq!(PgType::from_name("int[][]"), Some(PgType::Array(ElementType::Int4)));
+        // More than a stack has room for.
+        for name in ["_".repeat(100_000_000), "[]".repeat(50_000_000)] {
+            assert_eq!(PgType::from_name(&name), None);
         }
     }
 
