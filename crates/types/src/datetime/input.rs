@@ -187,6 +187,8 @@ impl<'a> Parser<'a> {
                     value % 100,
                 )
             }
+            // More numbers than a day and a year are in no date.
+            _ if self.numbers.len() == 2 => Err(Fault::Syntax),
             n => {
                 self.numbers.push((value, n));
                 // 1st, 2nd …
@@ -403,7 +405,8 @@ impl<'a> Parser<'a> {
                 [(day, _), year] => (day, year),
                 _ => return Err(Fault::Syntax),
             };
-            let year_text = format!("{:0width$}", year.0, width = year.1);
+            // Beyond four digits it matters no more how many there are.
+            let year_text = format!("{:0width$}", year.0, width = year.1.min(4));
             self.set_date(&year_text, i64::from(month), day)?;
         } else if !self.numbers.is_empty() {
             match (&self.numbers[..], self.pm) {
@@ -605,6 +608,11 @@ mod tests {
                 "{text}"
             );
         }
+        let zeros = "0".repeat(100_000);
+        assert_eq!(
+            parse_date(&format!("Jan 8 {zeros}1999"), &ctx).unwrap(),
+            parse_date("1999-01-08", &ctx).unwrap()
+        );
         for bad in ["1999-13-01", "1999-02-29", "abc", "", "1999", "2020-01-01x", "4294969295.123"] {
             assert!(parse_date(bad, &ctx).is_err(), "{bad}");
         }

@@ -7,22 +7,35 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use super::{Civil, SECOND_MICROS};
 use crate::UNIX_TO_PG_EPOCH_MICROS;
 
-/// Seconds east of Greenwich that `zone` is at `instant`. Instants beyond the years jiff knows count as its nearest.
+/// Years after which the calendar repeats itself, weekdays and all, and with it what zones do; and their microseconds.
+const CYCLE_YEARS: i32 = 400;
+const CYCLE_MICROS: i64 = 146_097 * super::DAY_MICROS;
+
+/// The instant as the crate jiff has it. It ends in the year 9999: later ones count as those of the same day so many cycles before, and
+/// those before its first as that.
+fn stamp_of(instant: i64) -> Timestamp {
+    let unix = instant.saturating_add(UNIX_TO_PG_EPOCH_MICROS);
+    let in_range = Timestamp::from_microsecond(unix).ok();
+    in_range.unwrap_or_else(|| match unix {
+        ..0 => Timestamp::MIN,
+        late => {
+            let cycles = (late - Timestamp::MAX.as_microsecond()) / CYCLE_MICROS + 1;
+            Timestamp::from_microsecond(late - cycles * CYCLE_MICROS).unwrap_or(Timestamp::MAX)
+        }
+    })
+}
+
+/// Seconds east of Greenwich that `zone` is at `instant`.
 pub fn offset_at(zone: &TimeZone, instant: i64) -> i32 {
     if let Ok(offset) = zone.to_fixed_offset() {
         return offset.seconds();
     }
-    let unix = instant.saturating_add(UNIX_TO_PG_EPOCH_MICROS);
-    let stamp =
-        Timestamp::from_microsecond(unix).unwrap_or(if unix < 0 { Timestamp::MIN } else { Timestamp::MAX });
-    zone.to_offset(stamp).seconds()
+    zone.to_offset(stamp_of(instant)).seconds()
 }
 
 /// The short name of the zone at `instant` (`CET`, `+02`).
 pub fn abbreviation_at(zone: &TimeZone, instant: i64) -> String {
-    let unix = instant.saturating_add(UNIX_TO_PG_EPOCH_MICROS);
-    let stamp = Timestamp::from_microsecond(unix).unwrap_or(Timestamp::MAX);
-    zone.to_offset_info(stamp).abbreviation().to_owned()
+    zone.to_offset_info(stamp_of(instant)).abbreviation().to_owned()
 }
 
 /// The local time of an instant in `zone`, as a timestamp without time zone.
@@ -39,7 +52,10 @@ pub fn offset_of_local(zone: &TimeZone, local: i64) -> i32 {
         return offset.seconds();
     }
     let civil = Civil::from_timestamp(local);
-    let year = civil.year.clamp(-9998, 9998);
+    let year = match civil.year {
+        late @ 9999.. => 9999 - CYCLE_YEARS + (late - 9999) % CYCLE_YEARS,
+        year => year.max(-9998),
+    };
     let day = civil.day.min(super::days_in_month(year, civil.month));
     let seconds = civil.micros / SECOND_MICROS;
     let date_time = jiff::civil::date(year as i16, civil.month as i8, day as i8).at(
@@ -139,6 +155,10 @@ pub fn parse_offset(text: &str) -> Option<i32> {
         }
         (h, m, s)
     } else {
+        // Digits alone can be cut anywhere.
+        if !body.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
         match body.len() {
             1 | 2 => (number(body)?, 0, 0),
             3 => (number(&body[..1])?, number(&body[1..])?, 0),
