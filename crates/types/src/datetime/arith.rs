@@ -36,11 +36,13 @@ pub fn timestamptz_add(instant: i64, interval: &Interval, tz: &TimeZone) -> SqlR
     if is_infinite(instant) {
         return Ok(instant);
     }
-    let mut instant = instant;
-    if interval.months != 0 || interval.days != 0 {
-        let date_part = Interval { micros: 0, ..*interval };
-        let local = timestamp_add(zone::to_local(tz, instant), &date_part)?;
-        instant = zone::to_instant(tz, local).ok_or_else(timestamp_out_of_range)?;
+    let (mut instant, none) = (instant, Interval::default());
+    // One after the other, each from a time that there is: after the months a clock may be set forward.
+    for part in [Interval { months: interval.months, ..none }, Interval { days: interval.days, ..none }] {
+        if part != none {
+            let local = timestamp_add(zone::to_local(tz, instant), &part)?;
+            instant = zone::to_instant(tz, local).ok_or_else(timestamp_out_of_range)?;
+        }
     }
     instant.checked_add(interval.micros).ok_or_else(timestamp_out_of_range).and_then(check_timestamp)
 }
