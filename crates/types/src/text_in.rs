@@ -3,6 +3,7 @@
 use base::{SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 
+use crate::array_items::ArrayItems;
 use crate::{
     CastContext, Datum, FormatContext, Numeric, PgType, TypeMod, apply_typmod, array_text, datetime,
     float_text, json,
@@ -140,11 +141,17 @@ pub fn parse_hex(hex: &str) -> SqlResult<Box<[u8]>> {
     Ok(out.into())
 }
 
-/// Splits `a."B c"` into its identifiers, folding what is not quoted. `None` if malformed.
+/// Most identifiers of a name: those of a database, a schema, a table and a column.
+const NAME_PARTS_MAX: usize = 4;
+
+/// Splits `a."B c"` into its identifiers, folding what is not quoted. `None` if malformed, or of more parts than any name has.
 pub fn split_qualified_name(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text.trim();
     loop {
+        if parts.len() == NAME_PARTS_MAX {
+            return None;
+        }
         if let Some(body) = rest.strip_prefix('"') {
             let mut name = String::new();
             let mut chars = body.char_indices().peekable();
@@ -277,7 +284,8 @@ pub fn parse_text(text: &str, ty: PgType, typmod: TypeMod, ctx: &FormatContext) 
         PgType::Timestamp => Datum::Timestamp(datetime::parse_timestamp(text, ctx)?),
         PgType::TimestampTz => Datum::TimestampTz(datetime::parse_timestamptz(text, ctx)?),
         PgType::Interval => {
-            Datum::Interval(datetime::interval::parse_interval(text, typmod.as_interval_fields())?)
+            let fields = typmod.as_interval_fields();
+            Datum::Interval(datetime::interval::parse_interval(text, fields, ctx.interval_style)?)
         }
         PgType::Uuid => return parse_uuid(text).map(Datum::Uuid).ok_or_else(|| invalid_syntax("uuid", text)),
         PgType::Json => {
@@ -306,9 +314,11 @@ pub fn parse_text(text: &str, ty: PgType, typmod: TypeMod, ctx: &FormatContext) 
         }
         PgType::Int2Vector | PgType::OidVector => {
             let element = ty.vector_element().expect("a vector has elements");
-            let item = |word: &str| parse_text(word, element.into(), TypeMod::NONE, ctx);
-            let items = text.split_ascii_whitespace().map(item).collect::<SqlResult<_>>()?;
-            return Ok(Datum::array(element, items));
+            let mut items = ArrayItems::default();
+            for word in text.split_ascii_whitespace() {
+                items.push(parse_text(word, element.into(), TypeMod::NONE, ctx)?)?;
+            }
+            return Ok(Datum::array(element, items.finish()));
         }
         PgType::Array(element) => {
             return array_text::parse(text, element, typmod, ctx).map(|array| Datum::Array(Box::new(array)));

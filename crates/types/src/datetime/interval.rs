@@ -129,7 +129,7 @@ fn clock(text: &str, fields: IntervalFields) -> Option<i128> {
         b'+' => (1, &text[1..]),
         _ => (1, text),
     };
-    let parts: Vec<&str> = body.split(':').collect();
+    let parts: Vec<&str> = body.splitn(4, ':').collect();
     let whole = |s: &str| -> Option<i128> { s.parse::<u64>().ok().map(i128::from) };
     let seconds = |s: &str| -> Option<i128> {
         let (_, whole, fraction) = number(s)?;
@@ -160,8 +160,8 @@ fn clock(text: &str, fields: IntervalFields) -> Option<i128> {
 
 /// Reads an interval: PostgreSQL's verbose and short forms, SQL's `1-2 3 4:05:06`, ISO 8601's `P1Y2M3DT4H5M6S`.
 /// A number without a unit counts the last of `fields`, and `1:02` minutes and seconds if these are the fields. Each unit may
-/// come once. Errors: 22007, 22008, 22015.
-pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval> {
+/// come once. In the SQL standard's style a sign before all of it is everything's, if there is no other one. Errors: 22007, 22008, 22015.
+pub fn parse_interval(text: &str, fields: IntervalFields, style: IntervalStyle) -> SqlResult<Interval> {
     let trimmed = text.trim();
     if trimmed.starts_with(['P', 'p']) {
         return parse_iso8601(trimmed).ok_or_else(|| syntax(text));
@@ -172,11 +172,21 @@ pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval>
     let mut pending: Option<(i64, f64)> = None;
     let mut seen: Vec<&str> = Vec::new();
     let overflow = || field_overflow(text);
-    for token in tokens(trimmed).ok_or_else(|| syntax(text))? {
-        let token = &*token;
-        if token == "@" {
-            continue;
-        }
+    let tokens = tokens(trimmed).ok_or_else(|| syntax(text))?;
+    let all_negative = style == IntervalStyle::SqlStandard
+        && tokens.first().is_some_and(|token| token.starts_with('-'))
+        && !tokens.iter().skip(1).any(|token| token.starts_with(['-', '+']));
+    // The whole part and the fraction of a number.
+    let number = |text: &str| {
+        let (_, whole, fraction) = number(text)?;
+        Some(if all_negative {
+            (if whole > 0 { -whole } else { whole }, -fraction.abs())
+        } else {
+            (whole, fraction)
+        })
+    };
+    for token in &tokens {
+        let token = &**token;
         let first = token.as_bytes()[0];
         if first.is_ascii_alphabetic() {
             let word = token.to_ascii_lowercase();
@@ -208,25 +218,25 @@ pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval>
         any = true;
         if token.contains(':') {
             let micros = clock(token, fields).ok_or_else(|| syntax(text))?;
+            let micros = if all_negative { -micros.abs() } else { micros };
             once(&mut seen, &["hour", "minute", "second", "millisecond", "microsecond"])
                 .ok_or_else(|| syntax(text))?;
             sum.micros += micros;
         } else if let Some(dash) = token[1..].find('-').map(|at| at + 1) {
             // years-months
             once(&mut seen, &["year", "month"]).ok_or_else(|| syntax(text))?;
-            let (negative, years, fraction) = number(&token[..dash]).ok_or_else(|| syntax(text))?;
+            let (years, fraction) = number(&token[..dash]).ok_or_else(|| syntax(text))?;
             let months: u32 = token[dash + 1..].parse().map_err(|_| syntax(text))?;
             if fraction != 0.0 || months > 11 {
                 return Err(overflow());
             }
-            let months = if negative { -i64::from(months) } else { i64::from(months) };
+            let months = if token.starts_with('-') { -i64::from(months) } else { i64::from(months) };
             sum.add(Unit::Months(12), years, 0.0).ok_or_else(overflow)?;
             sum.add(Unit::Months(1), months, 0.0).ok_or_else(overflow)?;
         } else {
-            let (_, whole, fraction) = number(token).ok_or_else(|| {
+            pending = Some(number(token).ok_or_else(|| {
                 if token.bytes().all(|b| b.is_ascii_digit() || b == b'-') { overflow() } else { syntax(text) }
-            })?;
-            pending = Some((whole, fraction));
+            })?);
         }
     }
     if let Some((whole, fraction)) = pending {
@@ -254,19 +264,24 @@ fn once<'n>(seen: &mut Vec<&'n str>, names: &[&'n str]) -> Option<()> {
     Some(())
 }
 
-/// Splits at blanks and between a number and its unit.
+/// Numbers, units and the like that an interval may have, as PostgreSQL's `MAXDATEFIELDS`.
+const TOKENS_MAX: usize = 25;
+
+/// Splits at blanks and between a number and its unit. `None` for more than there may be, and for what is in no interval.
 fn tokens(text: &str) -> Option<Vec<Cow<'_, str>>> {
     let mut tokens = Vec::new();
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
         let start = at;
+        if tokens.len() > TOKENS_MAX {
+            return None;
+        }
         match bytes[at] {
-            b if b.is_ascii_whitespace() || b == b',' => {
+            b if b.is_ascii_whitespace() || matches!(b, b',' | b'@') => {
                 at += 1;
                 continue;
             }
-            b'@' => at += 1,
             b if b.is_ascii_alphabetic() => {
                 while at < bytes.len() && bytes[at].is_ascii_alphabetic() {
                     at += 1;
@@ -308,7 +323,7 @@ fn parse_iso8601(text: &str) -> Option<Interval> {
         && (date.bytes().skip(1).any(|b| b == b'-') || clock_text.contains(':'))
     {
         // `P0001-02-03T04:05:06`
-        let parts: Vec<&str> = if date.is_empty() { Vec::new() } else { date.split('-').collect() };
+        let parts: Vec<&str> = if date.is_empty() { Vec::new() } else { date.splitn(4, '-').collect() };
         for (part, unit) in parts.iter().zip([Unit::Months(12), Unit::Months(1), Unit::Days(1)]) {
             let (_, whole, fraction) = number(part)?;
             sum.add(unit, whole, fraction)?;
@@ -630,6 +645,36 @@ pub fn justify_interval(a: &Interval) -> SqlResult<Interval> {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> SqlResult<Interval> {
+        parse_interval(text, IntervalFields::ALL, IntervalStyle::Postgres)
+    }
+
+    /// Values are PostgreSQL's, and each is what it was when it is read again in the style that it was written in.
+    #[test]
+    fn a_sign_before_all_is_everythings_in_the_standards_style() {
+        let style = IntervalStyle::SqlStandard;
+        let ctx = FormatContext { interval_style: style, ..FormatContext::default() };
+        for (text, want) in [
+            ("-1 2:03:04", "-1 2:03:04"),
+            ("-1-2 3 4:05:06", "-1-2 -3 -4:05:06"),
+            ("- 1 year 2 mons 3.5 days", "-1-2 -3 -12:00:00"),
+            ("1 -2:03", "+0-0 +1 -2:03:00"),
+            ("-1 days +2:03:04", "+0-0 -1 +2:03:04"),
+            ("-1 day ago", "1 0:00:00"),
+            ("-1 day 2:00 ago", "1 2:00:00"),
+            ("1-2", "1-2"),
+        ] {
+            let shown = |interval: &Interval| {
+                let mut out = Vec::new();
+                write_interval(interval, &ctx, &mut out);
+                String::from_utf8(out).unwrap()
+            };
+            let read = parse_interval(text, IntervalFields::ALL, style).unwrap();
+            assert_eq!(shown(&read), want, "{text}");
+            assert_eq!(parse_interval(want, IntervalFields::ALL, style).unwrap(), read, "{text}");
+        }
+    }
+
     #[test]
     fn text_forms_are_read_and_written() {
         let ctx = FormatContext::default();
@@ -650,12 +695,14 @@ mod tests {
             ("-1-2", "-1 years -2 mons"),
         ] {
             let mut out = Vec::new();
-            write_interval(&parse_interval(text, IntervalFields::ALL).unwrap(), &ctx, &mut out);
+            write_interval(&parse(text).unwrap(), &ctx, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), want, "{text}");
         }
-        assert!(parse_interval("abc", IntervalFields::ALL).is_err());
-        assert!(parse_interval("", IntervalFields::ALL).is_err());
-        assert!(parse_interval("1 parsec", IntervalFields::ALL).is_err());
+        assert!(parse("abc").is_err());
+        assert!(parse("").is_err());
+        assert!(parse("@").is_err());
+        assert!(parse("1 parsec").is_err());
+        assert!(parse(&"1 day ".repeat(1_000_000)).is_err());
         for text in [
             "9223372036854775807-1",
             "1537228672809129302-1",
@@ -665,7 +712,7 @@ mod tests {
             "-9223372036854775808 mons ago",
             "768614336404564650.9 years",
         ] {
-            assert!(parse_interval(text, IntervalFields::ALL).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 }
