@@ -119,6 +119,10 @@ impl Numeric {
         };
         let coef = if negative { -coef } else { coef };
         let scale_i = i32::from(scale);
+        // Nothing, or cut off whole: powers of ten are not made for it, which would take milliseconds.
+        if coef == BigInt::ZERO || covered - scale_i > super::decimal_digits_max(&coef) as i32 {
+            return Ok(Numeric::new(0, scale));
+        }
         // Digits past the display scale are cut off, as PostgreSQL does.
         if covered <= scale_i {
             let shift = (scale_i - covered) as u32;
@@ -167,5 +171,12 @@ mod tests {
         "12345.678".parse::<Numeric>().unwrap().write_binary(&mut bytes);
         assert_eq!(bytes, [0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 0x09, 0x29, 0x1a, 0x7c]);
         assert!(Numeric::parse_binary(&[0, 1]).is_err());
+        // Some milliseconds' work, and not minutes'.
+        for _ in 0..20_000 {
+            for (weight, digit) in [([0x7f, 0xff], 0), ([0x80, 0], 9)] {
+                let bytes = [0, 1, weight[0], weight[1], 0, 0, 0, 2, 0, digit];
+                assert_eq!(Numeric::parse_binary(&bytes).unwrap().to_string(), "0.00");
+            }
+        }
     }
 }

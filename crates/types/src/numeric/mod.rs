@@ -103,6 +103,11 @@ fn decimal_digits_i64(v: u64) -> u32 {
     if v == 0 { 0 } else { v.ilog10() + 1 }
 }
 
+/// As many digits as a number has, or one more.
+fn decimal_digits_max(v: &BigInt) -> u32 {
+    (v.bits() as f64 * std::f64::consts::LOG10_2) as u32 + 1
+}
+
 fn decimal_digits_big(v: &BigInt) -> u32 {
     if v.sign() == Sign::NoSign {
         return 0;

@@ -126,7 +126,8 @@ fn finish(coef: BigInt, scale: i64) -> Result<Numeric, ParseNumericError> {
     }
     if scale > i64::from(SCALE_MAX) {
         let drop = scale - i64::from(SCALE_MAX);
-        if drop > INT_DIGITS_MAX * 2 {
+        // Of as many digits as there are at most nothing is left: the power of ten, which would take milliseconds, is not wanted.
+        if drop > i64::from(super::decimal_digits_max(&coef)) {
             return Ok(Numeric::new(0, SCALE_MAX as u16));
         }
         let coef = super::div_round_big(&coef, &pow10_big(drop as u32));
@@ -258,6 +259,17 @@ mod tests {
             ("-inf", "-Infinity"),
         ] {
             assert_eq!(text.parse::<Numeric>().unwrap().to_string(), want);
+        }
+        let least = "0.".to_owned() + &"0".repeat(16_382) + "1";
+        for (text, want) in
+            [("5e-16384", least.as_str()), ("9.9e-16384", &least), ("4e-16384", &least[..16_384])]
+        {
+            let shown = text.parse::<Numeric>().unwrap().to_string();
+            assert!(shown.starts_with(want) && shown.len() == 16_385, "{text}");
+        }
+        // Some milliseconds' work, and not minutes'.
+        for exponent in 0..20_000 {
+            assert!(format!("9e-{}", 131_072 + exponent).parse::<Numeric>().unwrap().is_zero());
         }
         for bad in ["", ".", "1.2.3", "abc", "1e", "--1", "1 2", "-nan"] {
             assert!(bad.parse::<Numeric>().is_err(), "{bad}");
