@@ -17,15 +17,14 @@ pub(crate) fn parse(
     typmod: TypeMod,
     ctx: &FormatContext,
 ) -> SqlResult<Array> {
-    let trimmed = text.trim();
-    let Some(body) = trimmed.strip_prefix('{') else {
+    let Some(body) = text.trim_matches(is_blank).strip_prefix('{') else {
         return Err(malformed(text, "Array value must start with \"{\" or dimension information."));
     };
     let mut items = ArrayItems::default();
     let bytes = body.as_bytes();
     let mut at = 0;
     let skip_blanks = |at: &mut usize| {
-        while bytes.get(*at).is_some_and(u8::is_ascii_whitespace) {
+        while bytes.get(*at).is_some_and(|b| is_blank(char::from(*b))) {
             *at += 1;
         }
     };
@@ -39,19 +38,25 @@ pub(crate) fn parse(
     }
     loop {
         skip_blanks(&mut at);
-        let (item, quoted) = match bytes.get(at).ok_or_else(end_of_input)? {
+        let (item, is_plain) = match bytes.get(at).ok_or_else(end_of_input)? {
             b'{' => return Err(SqlError::unsupported("an array of more than one dimension")),
-            b'"' => (quoted(body, &mut at).ok_or_else(end_of_input)?, true),
+            b'"' => (quoted(body, &mut at).ok_or_else(end_of_input)?, false),
             _ => {
-                let item = bare(body, &mut at).ok_or_else(end_of_input)?;
-                if item.is_empty() {
-                    let found = bytes.get(at).map_or(',', |b| *b as char);
-                    return Err(malformed(text, &format!("Unexpected \"{found}\" character.")));
+                let (item, is_plain) = bare(body, &mut at).ok_or_else(end_of_input)?;
+                match bytes.get(at) {
+                    Some(found @ (b'"' | b'{')) => {
+                        let element = if *found == b'"' { "array element" } else { "\"{\" character" };
+                        return Err(malformed(text, &format!("Unexpected {element}.")));
+                    }
+                    found if item.is_empty() => {
+                        let found = found.map_or(',', |b| *b as char);
+                        return Err(malformed(text, &format!("Unexpected \"{found}\" character.")));
+                    }
+                    _ => (item, is_plain),
                 }
-                (item, false)
             }
         };
-        items.push(if !quoted && item.eq_ignore_ascii_case("null") {
+        items.push(if is_plain && item.eq_ignore_ascii_case("null") {
             Datum::Null
         } else {
             parse_text(&item, PgType::from(element), typmod, ctx)?
@@ -87,23 +92,37 @@ fn quoted(body: &str, at: &mut usize) -> Option<String> {
     None
 }
 
-fn bare(body: &str, at: &mut usize) -> Option<String> {
-    let mut item = String::new();
+/// An item without quotes and without the blanks behind it, and whether nothing in it was escaped: what was stays, be it a blank or NULL. Ends
+/// before what ends it, or before what it may not have.
+fn bare(body: &str, at: &mut usize) -> Option<(String, bool)> {
+    let (mut item, mut kept, mut is_plain) = (String::new(), 0, true);
     let base = *at;
     let mut chars = body[base..].char_indices();
     while let Some((i, c)) = chars.next() {
         match c {
-            ',' | '}' => {
+            ',' | '}' | '"' | '{' => {
                 *at = base + i;
-                let kept = item.trim_end().len();
                 item.truncate(kept);
-                return Some(item);
+                return Some((item, is_plain));
             }
-            '\\' => item.push(chars.next()?.1),
-            c => item.push(c),
+            '\\' => {
+                item.push(chars.next()?.1);
+                (kept, is_plain) = (item.len(), false);
+            }
+            c => {
+                item.push(c);
+                if !is_blank(c) {
+                    kept = item.len();
+                }
+            }
         }
     }
     None
+}
+
+/// What PostgreSQL passes over around items: ASCII's blanks, and no others.
+fn is_blank(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
 }
 
 /// Appends the text form.
