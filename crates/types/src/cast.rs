@@ -6,8 +6,8 @@ use compact_str::CompactString;
 use crate::array_items::ArrayItems;
 use crate::datetime::{self, DAY_MICROS, round_micros, zone};
 use crate::{
-    Array, Datum, FormatContext, Interval, Numeric, PgType, TypeMod, arith, format_type_in, json, parse_text,
-    to_text,
+    Array, Datum, FormatContext, Interval, Numeric, PgType, TypeMod, arith, float_text, format_type_in, json,
+    parse_text, to_text,
 };
 
 /// Where a cast is asked for; each also allows what those before it allow.
@@ -188,16 +188,19 @@ fn convert(
         (d, PgType::Numeric) if from.is_numeric() => {
             Datum::Numeric(arith::to_numeric(&d).ok_or_else(|| cannot_cast(from, to, ctx))?)
         }
-        (d, PgType::Float8) if from.is_numeric() => {
-            let v = arith::to_f64(&d).ok_or_else(|| cannot_cast(from, to, ctx))?;
-            if v.is_infinite() && matches!(&d, Datum::Numeric(n) if n.is_finite()) {
-                return Err(SqlError::new(
-                    SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                    format!("\"{}\" is out of range for type double precision", to_text(&d, from, ctx)),
-                ));
+        (Datum::Numeric(n), PgType::Float8) => {
+            let v = n.to_f64();
+            // Too large, or too small for a number of this type: reading its text says so.
+            if n.is_finite() && (v.is_infinite() || v == 0.0 && !n.is_zero()) {
+                return float_text::parse_f64(&n.to_string()).map(Datum::Float8);
             }
             Datum::Float8(v)
         }
+        (d, PgType::Float8) if from.is_numeric() => {
+            Datum::Float8(arith::to_f64(&d).ok_or_else(|| cannot_cast(from, to, ctx))?)
+        }
+        // By its text, since a double on the way would be rounded twice.
+        (Datum::Numeric(n), PgType::Float4) => Datum::Float4(float_text::parse_f32(&n.to_string())?),
         (d, PgType::Float4) if from.is_numeric() => {
             let wide = arith::to_f64(&d).ok_or_else(|| cannot_cast(from, to, ctx))?;
             let v = wide as f32;
@@ -278,7 +281,7 @@ fn convert(
             }
             Datum::Array(Box::new(Array { element, items: made.finish() }))
         }
-        (d, _) if to.is_string() => Datum::text(to_text(&d, from, ctx)),
+        (d, _) if to.is_string() => Datum::Text(to_text(&d, from, ctx).into()),
         (Datum::Text(s), _) => {
             let s = if from == PgType::Bpchar { s.trim_end_matches(' ') } else { &s };
             return parse_text(s, to, TypeMod::NONE, ctx);
