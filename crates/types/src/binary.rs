@@ -67,6 +67,11 @@ pub fn parse_binary(bytes: &[u8], ty: PgType, typmod: TypeMod, ctx: &FormatConte
         PgType::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
         PgType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
         PgType::Numeric => Datum::Numeric(Numeric::parse_binary(bytes)?),
+        PgType::Name if bytes.len() > base::limits::IDENTIFIER_LEN_MAX => {
+            let most = base::limits::IDENTIFIER_LEN_MAX;
+            let error = SqlError::new(SqlState::NAME_TOO_LONG, "identifier too long");
+            return Err(error.with_detail(format!("Identifier must be less than {} characters.", most + 1)));
+        }
         PgType::Text | PgType::Varchar | PgType::Bpchar | PgType::Name | PgType::Unknown => {
             Datum::Text(CompactString::new(check_utf8(bytes)?))
         }
