@@ -23,7 +23,41 @@ pub fn parse(text: &str) -> SqlResult<Value> {
         let message = format!("json takes more memory than the maximum of {PARSED_BYTES_MAX}");
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     }
-    serde_json::from_str(text).map_err(|error| syntax(&error))
+    if !text.contains(RESERVED) {
+        return serde_json::from_str(text).map_err(|error| syntax(&error));
+    }
+    let mut number = 0;
+    let stand_in = loop {
+        let stand_in = format!("serde_json::private{number}");
+        if !text.contains(&stand_in) {
+            break stand_in;
+        }
+        number += 1;
+    };
+    let mut value =
+        serde_json::from_str(&text.replace(RESERVED, &stand_in)).map_err(|error| syntax(&error))?;
+    rename(&mut value, &stand_in, RESERVED);
+    Ok(value)
+}
+
+/// What the names begin with by which `serde_json` tells itself that an object is a number kept with all of its digits, or text left as it is. Keys of
+/// a client's that are called so have another name while it reads them.
+const RESERVED: &str = "serde_json::private::";
+
+/// Writes `to` for `from` in all keys and strings.
+fn rename(value: &mut Value, from: &str, to: &str) {
+    match value {
+        Value::String(text) => *text = text.replace(from, to),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, from, to)),
+        Value::Object(map) => {
+            let renamed = std::mem::take(map).into_iter().map(|(key, mut item)| {
+                rename(&mut item, from, to);
+                (key.replace(from, to), item)
+            });
+            *map = renamed.collect();
+        }
+        _ => {}
+    }
 }
 
 fn syntax(error: &serde_json::Error) -> SqlError {
@@ -86,6 +120,16 @@ pub fn write_canonical(value: &Value, out: &mut String) {
             out.push('}');
         }
     }
+}
+
+/// Bytes of `text` as a JSON string: up to six for one.
+pub fn string_len(text: &str) -> usize {
+    let len = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    2 + text.bytes().map(len).sum::<usize>()
 }
 
 /// Appends `text` as a JSON string.
@@ -408,5 +452,18 @@ mod tests {
         assert_eq!(to_jsonb(&deep).unwrap_err().state(), SqlState::STATEMENT_TOO_COMPLEX);
         assert!(compare_jsonb(&("[".repeat(200) + &"]".repeat(200)), "null").is_ne());
         assert!(compare_jsonb("1.0", "1.00").is_eq());
+        let text: String = ('\0'..'\u{100}').collect();
+        let mut shown = String::new();
+        write_string(&text, &mut shown);
+        assert_eq!(string_len(&text), shown.len());
+        // `serde_json` has a number so while it reads.
+        for text in [
+            r#"{"$serde_json::private::Number": "1"}"#,
+            r#"{"$serde_json::private::Number": "x"}"#,
+            r#"[{"$serde_json::private::RawValue": "[serde_json::private0]"}]"#,
+        ] {
+            assert_eq!(&*to_jsonb(text).unwrap(), text);
+            assert_eq!(to_jsonb(&text.replace('$', "\\u0024")).unwrap(), to_jsonb(text).unwrap());
+        }
     }
 }
