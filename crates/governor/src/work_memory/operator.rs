@@ -12,12 +12,14 @@ use super::{TenantWorkMemory, UNIT, WorkMemoryRefusal};
 pub struct WorkOperator {
     pool: Arc<TenantWorkMemory>,
     can_spill: bool,
+    /// It is among those for which the tenant's promise is claimed.
+    claims: bool,
     held: AtomicU64,
 }
 
 impl WorkOperator {
-    pub(super) fn new(pool: Arc<TenantWorkMemory>, can_spill: bool) -> WorkOperator {
-        WorkOperator { pool, can_spill, held: AtomicU64::new(0) }
+    pub(super) fn new(pool: Arc<TenantWorkMemory>, can_spill: bool, claims: bool) -> WorkOperator {
+        WorkOperator { pool, can_spill, claims, held: AtomicU64::new(0) }
     }
 
     /// Bytes it holds.
@@ -93,6 +95,6 @@ impl WorkOperator {
 impl Drop for WorkOperator {
     fn drop(&mut self) {
         self.shrink(self.held());
-        self.pool.operator_ended(self.can_spill);
+        self.pool.operator_ended(self.can_spill, self.claims);
     }
 }

@@ -81,26 +81,30 @@ impl TenantWorkMemory {
         assert!(changed.is_ok(), "nothing refuses a promise");
     }
 
-    /// An operator that begins. It claims the tenant's promise if it is the first one. At most 65,535 at a time.
-    ///
-    /// # Panics
-    ///
-    /// If there are more.
+    /// An operator that begins. It claims the tenant's promise if it is the first one. Those beyond 65,535 at a time claim nothing: where they alone are left, others may
+    /// be lent what they hold of it.
     pub fn operator(self: &Arc<Self>, can_spill: bool) -> WorkOperator {
-        let one_more = |standing: Standing| Some(Standing { operators: standing.operators + 1, ..standing });
-        self.change(true, one_more).expect("a claim is not refused");
+        let one_more = |standing: Standing| {
+            let operators = standing.operators + 1;
+            (operators <= OPERATORS_MAX).then_some(Standing { operators, ..standing })
+        };
+        let claims = self.change(true, one_more).is_ok();
         if can_spill {
             self.spillers.fetch_add(1, Relaxed);
         }
-        WorkOperator::new(self.clone(), can_spill)
+        WorkOperator::new(self.clone(), can_spill, claims)
     }
 
-    pub(super) fn operator_ended(&self, can_spill: bool) {
+    /// `claims`: it is among those that the word counts.
+    pub(super) fn operator_ended(&self, can_spill: bool, claims: bool) {
         if can_spill {
             self.spillers.fetch_sub(1, Relaxed);
         }
-        let one_less = |standing: Standing| Some(Standing { operators: standing.operators - 1, ..standing });
-        self.change(true, one_less).expect("an end is not refused");
+        if claims {
+            let one_less =
+                |standing: Standing| Some(Standing { operators: standing.operators - 1, ..standing });
+            self.change(true, one_less).expect("an end is not refused");
+        }
     }
 
     /// What is there for its operators in any case: its promise, or its limit if that is less.

@@ -86,6 +86,26 @@ fn what_is_promised_up_to_the_limit_one_sort_may_hold() {
 }
 
 #[test]
+fn operators_beyond_those_that_are_counted_get_on_and_leave_nothing_behind() {
+    let memory = WorkMemory::new(Some(mib(100)));
+    let pool = memory.tenant(tenant_id(0), &promise(30, None));
+    let mut operators: Vec<WorkOperator> = (0..70_000).map(|n| pool.operator(n % 2 == 0)).collect();
+    assert_eq!(memory.claimed(), mib(30));
+    let last = operators.last().expect("many");
+    last.try_grow(mib(1)).expect("it was promised");
+    last.grow(mib(49));
+    assert_eq!((pool.held(), memory.lent()), (mib(50), mib(20)));
+    // Those that were counted end first.
+    drop(operators.drain(..66_000));
+    assert_eq!((memory.claimed(), memory.lent()), (mib(0), mib(20)));
+    drop(operators);
+    assert_eq!((memory.claimed(), memory.lent(), pool.held()), (mib(0), mib(0), mib(0)));
+    let sort = pool.operator(true);
+    assert_eq!(memory.claimed(), mib(30), "counted again");
+    drop(sort);
+}
+
+#[test]
 fn nobody_is_hindered_by_default() {
     let memory = WorkMemory::new(None);
     let pool = memory.tenant(tenant_id(0), &MemoryPromise::default());
