@@ -51,6 +51,9 @@ pub enum PageUse {
     Made,
 }
 
+/// Pages that a tenant can have: a promise of more is one of all of them.
+const PAGES_MAX: u64 = 1 << u32::BITS;
+
 /// Why a checkpoint writes changed pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteCause {
@@ -74,7 +77,7 @@ impl MemoryMeter {
     /// A meter for a promise of `promised` bytes, which goes on with what `tally` has. It takes 24 bytes for each page that a ghost may have, 96 KiB at most.
     /// `None` for a promise of less than eight pages: nothing is metered.
     pub fn new(promised: ByteCount, tally: Arc<MemoryTally>) -> Option<MemoryMeter> {
-        let pages = promised.0 / PAGE_SIZE as u64;
+        let pages = (promised.0 / PAGE_SIZE as u64).min(PAGES_MAX);
         if pages < cache::CAPACITY_MIN as u64 {
             return None;
         }

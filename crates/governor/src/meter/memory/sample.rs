@@ -24,7 +24,7 @@ pub(super) fn hash_of(no: PageNo) -> u32 {
 }
 
 impl PageSample {
-    /// For a cache of so many pages: 64 to 512 of them are of the sample, all if they are fewer.
+    /// For a cache of so many pages, 2^32 at most: 64 to 512 of them are of the sample, all if they are fewer.
     pub(super) fn for_cache(pages: u64) -> PageSample {
         let needed = pages.div_ceil(HELD_MAX).next_power_of_two().ilog2();
         let small = (pages / HELD_SMALL).max(1).ilog2().min(SHIFT_SMALL);
