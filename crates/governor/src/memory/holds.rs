@@ -21,6 +21,8 @@ const SPARE_FACTOR: u64 = 2;
 /// The part of the whole that may be assured: so many of [`PARTS`].
 const ASSURED_PARTS: u64 = 3;
 const PARTS: u64 = 4;
+/// Bytes of a promise that count: more than there is, and the sum of those of a million tenants fits 64 bits.
+const PROMISED_MAX: u64 = 1 << 44;
 
 /// What statements hold, of all tenants. In pages.
 #[derive(Debug)]
@@ -81,9 +83,10 @@ impl HoldPool {
 
     /// Has a tenant be promised so much memory from here on; nothing once it is closed. What it holds it goes on to hold.
     pub fn set_promised(&self, tenant: &TenantHolds, promised: ByteCount) {
-        let before = tenant.promised.swap(promised.0, Ordering::Relaxed);
+        let promised = promised.0.min(PROMISED_MAX);
+        let before = tenant.promised.swap(promised, Ordering::Relaxed);
         // Modulo 2^64: the sum of all changes is the sum of what is in force.
-        self.promised.fetch_add(promised.0.wrapping_sub(before), Ordering::Relaxed);
+        self.promised.fetch_add(promised.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Pages that so many promised bytes assure.
@@ -189,6 +192,16 @@ mod tests {
         pool.end(&a, a.held());
         pool.set_promised(&a, ByteCount(0));
         assert_eq!(hold_all(&pool, &a), 667, "alone: two thirds of the whole");
+    }
+
+    #[test]
+    fn promises_of_more_than_any_machine_has_are_assured_in_proportion_too() {
+        let (pool, tenants) = (pool(), [(); 16].map(|()| TenantHolds::default()));
+        tenants.iter().for_each(|tenant| pool.set_promised(tenant, ByteCount(1 << 60)));
+        let held: u64 = tenants.iter().map(|tenant| hold_all(&pool, tenant)).sum();
+        assert!((750..=1_000).contains(&held), "{held} of 1,000 pages");
+        tenants.iter().for_each(|tenant| pool.set_promised(tenant, ByteCount(0)));
+        assert_eq!(pool.promised.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -147,11 +147,11 @@ impl MemoryPricing {
         mut set: impl FnMut(TenantId, MemoryPrice),
     ) {
         self.read();
-        let mut demanded = 0;
+        let mut demanded = 0u64;
         for tenant in &self.unsettled {
             let standing = self.tenants.get_mut(tenant).expect("whoever is unsettled has a standing");
             standing.end_epoch();
-            demanded += if standing.is_idle { 0 } else { standing.promised.0 };
+            demanded = demanded.saturating_add(if standing.is_idle { 0 } else { standing.promised.0 });
         }
         let dial = if demanded > promisable.0 { policy.overbooking() } else { Overbooking::SPREAD };
         let (tenants, penalties) = (&self.tenants, &self.penalties);
@@ -215,6 +215,32 @@ mod tests {
             told.push((tenant, price.doublings()));
         });
         told
+    }
+
+    #[test]
+    fn promises_whose_sum_passes_64_bits_do_not_fit() {
+        let meters = MemoryMeters::new();
+        let of_tenant = |n: u64| {
+            let (promised, penalty_micros) = (ByteCount(1 << 60), n);
+            let terms = MemoryTerms { promised, penalty_micros, ..MemoryTerms::default() };
+            let tally = meters.set_terms(TenantId(TENANT.0 + n), terms, Nanos(0));
+            MemoryMeter::new(promised, tally).expect("eight pages at least")
+        };
+        let mut tenants: Vec<MemoryMeter> = (0..16).map(of_tenant).collect();
+        let mut pricing = MemoryPricing::new(meters.clone());
+        epoch(&mut pricing);
+        for meter in &mut tenants {
+            let no = meter.sample().pages_below(u32::MAX).next().expect("there are some");
+            meter.used(no, PageUse::Found, |_| {});
+        }
+        let mut told = Vec::new();
+        let policy = Policy::Reservations(Overbooking::LEAST_PENALTY);
+        pricing.end_epoch(policy, ByteCount::from_mib(1), |tenant, price| {
+            told.push((tenant, price.doublings()))
+        });
+        told.sort_unstable();
+        let prices: Vec<u8> = told.iter().map(|(_, price)| *price).collect();
+        assert!(prices.is_sorted() && prices[0] < prices[15], "{prices:?}");
     }
 
     #[test]

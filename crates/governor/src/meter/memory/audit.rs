@@ -79,7 +79,7 @@ impl MemoryAudit {
     pub fn collect(&mut self, now: Nanos, system_over: ByteCount, mut each: impl FnMut(MemoryRow)) {
         let last = std::mem::replace(&mut self.now, now);
         let (records, open) = (&mut self.records, &mut self.open);
-        let mut demanded = 0;
+        let mut demanded = 0u64;
         let are_others = self.reader.read(|read| {
             let fresh = || Record {
                 terms: read.terms,
@@ -91,7 +91,7 @@ impl MemoryAudit {
             let record = records.entry(read.tenant).or_insert_with(fresh);
             record.terms = read.terms;
             if read.counts.told > record.seen.told {
-                demanded += read.terms.promised.0;
+                demanded = demanded.saturating_add(read.terms.promised.0);
             }
             record.seen = read.counts;
             if record.is_quiet {

@@ -317,7 +317,8 @@ fn a_curve_is_of_what_came_since_its_promise_was_made() {
 #[test]
 fn a_promise_of_any_size_is_metered_in_96_kib() {
     assert!(MemoryMeter::new(pages(7), Arc::default()).is_none());
-    for promised in [8, 100, 5000, 1 << 20, 1 << 27] {
+    // The last is all that can be promised, more pages than a tenant can have.
+    for promised in [8, 100, 5000, 1 << 20, 1 << 27, 1 << 32, 1 << 41, 1 << 47] {
         let meter = meter(promised);
         assert!(meter.memory().0 <= 96 << 10, "{promised} pages: {:?}", meter.memory());
     }
@@ -353,6 +354,20 @@ fn pages_named_to_forget_are_those_whose_use_was_known() {
         }
     }
     assert!(forgotten > 500, "{forgotten}");
+}
+
+#[test]
+fn promises_whose_sum_passes_64_bits_are_overbooked() {
+    let meters = MemoryMeters::new();
+    let terms = MemoryTerms { promised: ByteCount(1 << 60), ..MemoryTerms::default() };
+    let tallies = (0..16).map(|n| meters.set_terms(TenantId(TENANT.0 + n), terms, Nanos(0)));
+    let actual = PageIo { reads: 18, write_backs: 0 };
+    let used = MemoryCounts { references: 1200, told: 1200, actual, ..MemoryCounts::default() };
+    tallies.for_each(|tally| tally.publish(&used));
+    let mut audit = MemoryAudit::new(meters, pages(100), Nanos(0));
+    let mut causes = Vec::new();
+    audit.collect(Nanos::from_secs(1), ByteCount(0), |row| causes.push(row.ledger.cause));
+    assert_eq!(causes, [Some(Cause::Overbooked); 16]);
 }
 
 #[test]

@@ -24,6 +24,9 @@ use rustc_hash::FxHashMap;
 use crate::meter::{Cause, LedgerRow, Resource, SparseHistogram};
 use ghost::Ghost;
 
+/// Bytes of a promise that an operator demands at most: a tenant is granted no more, and the sum of many fits 64 bits.
+const DEMANDED_MAX: u64 = 1 << 40;
+
 /// What a tenant's working memory is held against.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct WorkMemoryTerms {
@@ -186,10 +189,16 @@ pub struct StatementWorkMeter {
 impl StatementWorkMeter {
     /// An operator of it that begins; it has ended when it is dropped, which is to be before [`StatementWorkMeter::end`].
     pub fn operator(self: &Arc<Self>) -> OperatorWorkMeter {
-        let demanded = self.meter.demanded.fetch_add(self.promised.0, Relaxed) + self.promised.0;
+        let demands = self.demands();
+        let demanded = self.meter.demanded.fetch_add(demands, Relaxed) + demands;
         self.meter.demanded_max.fetch_max(demanded, Relaxed);
         self.had_operators.store(true, Relaxed);
         OperatorWorkMeter { statement: self.clone(), ghost: Mutex::new(Ghost::new(self.promised)) }
+    }
+
+    /// What each of its operators demands.
+    fn demands(&self) -> u64 {
+        self.promised.0.min(DEMANDED_MAX)
     }
 
     /// An operator of it wrote so many bytes to a temporary file.
@@ -256,6 +265,6 @@ impl Drop for OperatorWorkMeter {
         let ghost = self.ghost();
         statement.baseline.fetch_add(ghost.spilled_in_all(), Relaxed);
         statement.need.fetch_add(ghost.need(), Relaxed);
-        statement.meter.demanded.fetch_sub(statement.promised.0, Relaxed);
+        statement.meter.demanded.fetch_sub(statement.demands(), Relaxed);
     }
 }

@@ -260,6 +260,20 @@ proptest! {
 }
 
 #[test]
+fn operators_whose_promises_pass_64_bits_together_are_overbooked() {
+    let (meter, tenant) = (WorkMemoryMeter::new(), tenant_id(0));
+    meter.set_terms(tenant, WorkMemoryTerms { promised: ByteCount(1 << 60), penalty_micros: 0 });
+    let statement = meter.statement(tenant, Nanos(0));
+    let operators: Vec<OperatorWorkMeter> = (0..32).map(|_| statement.operator()).collect();
+    statement.spilled(ByteCount(MIB));
+    drop(operators);
+    statement.end(Nanos(5));
+    let row = meter.close(Nanos(0), SECOND, Some(ByteCount(1 << 40)))[0].ledger;
+    assert_eq!((row.missed, row.cause), (16, Some(Cause::Overbooked)));
+    assert_eq!(meter.demanded.load(Relaxed), 0);
+}
+
+#[test]
 fn a_statement_without_operators_is_no_sample() {
     let meter = WorkMemoryMeter::new();
     let plain = meter.statement(tenant_id(0), Nanos(0));
