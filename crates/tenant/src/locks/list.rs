@@ -28,11 +28,20 @@ const TABLE_MODES: [TableLock; 8] = [
     TableLock::AccessExclusive,
 ];
 
+/// Row locks that are shown though nobody waits for them: more are of no use to anybody who looks, and there may be millions.
+const ROWS_SHOWN_MAX: usize = 1 << 14;
+
 impl LockTable {
-    /// Every lock held or waited for, in no order.
+    /// Every lock held or waited for, in no order; of those of rows for which nobody waits only some.
     pub(crate) fn list(&self) -> Vec<LockRecord> {
-        let mut all = Vec::new();
+        let (mut all, mut rows) = (Vec::new(), 0);
         for (tag, entry) in &self.entries {
+            if matches!(tag, LockTag::Row(..)) && entry.queue.is_empty() {
+                rows += 1;
+                if rows > ROWS_SHOWN_MAX {
+                    continue;
+                }
+            }
             for holder in &entry.holders {
                 for mode in modes_of(tag, holder.transaction | holder.own) {
                     let session = holder.session;

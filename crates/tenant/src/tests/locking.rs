@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::RowLocked;
-use crate::locks::{AdvisoryKey, RowLock, TableLock, WaitPolicy};
+use crate::locks::{AdvisoryKey, LockTag, RowLock, TableLock, WaitPolicy};
 
 fn two_rows() -> (Fixture, Oid) {
     let mut fixture = Fixture::new();
@@ -274,4 +274,28 @@ fn advisory_locks_take_so_much_memory_and_no_more() {
         fixture.tenant.abort(txn);
         assert!(fixture.tenant.lock_records().is_empty());
     }
+}
+
+#[test]
+fn of_very_many_row_locks_some_are_shown_and_those_that_are_waited_for() {
+    let (mut fixture, t) = two_rows();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture
+        .run(&mut txn, |view| {
+            let table = view.table(t)?;
+            (10..30_000).try_for_each(|id| view.insert(&table, &[int(id), int(0)]).map(drop))
+        })
+        .unwrap();
+    let mut waiting = fixture.begin(2, Isolation::ReadCommitted);
+    let wait = wait_of(fixture.run(&mut waiting, |view| {
+        let table = view.table(t)?;
+        view.insert(&table, &[int(29_999), int(0)])
+    }));
+    let records = fixture.tenant.lock_records();
+    let rows = records.iter().filter(|record| matches!(record.tag, LockTag::Row(..)));
+    assert!((16_000..17_000).contains(&rows.count()), "{}", records.len());
+    assert!(records.iter().any(|record| !record.granted && record.blocked_by == [SessionId(1)]));
+    fixture.tenant.abort(txn);
+    assert!(wait.is_over());
+    fixture.tenant.abort(waiting);
 }
