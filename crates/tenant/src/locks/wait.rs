@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Resolves when the lock is granted or the wait is given up. Hold it beside the transaction; to give up (a timeout, a
+/// Resolves when the lock is granted, the wait is given up, or the tenant is dropped. Hold it beside the transaction; to give up (a timeout, a
 /// cancel), call [`crate::Tenant::cancel_wait`].
 #[derive(Debug)]
 pub struct LockWait {
@@ -20,8 +20,8 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// The side of a wait that ends it.
-#[derive(Clone, Debug)]
+/// The side of a wait that ends it, when it is dropped too: nobody waits for a lock of a table that is gone.
+#[derive(Debug)]
 pub(crate) struct WaitEnd(Arc<Mutex<State>>);
 
 impl LockWait {
@@ -45,6 +45,12 @@ impl WaitEnd {
             drop(state);
             waker.wake();
         }
+    }
+}
+
+impl Drop for WaitEnd {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

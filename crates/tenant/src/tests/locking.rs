@@ -299,3 +299,16 @@ fn of_very_many_row_locks_some_are_shown_and_those_that_are_waited_for() {
     assert!(wait.is_over());
     fixture.tenant.abort(waiting);
 }
+
+#[test]
+fn nobody_waits_for_a_lock_of_a_tenant_that_is_gone() {
+    let (mut fixture, t) = two_rows();
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    let row = |view: &mut View<'_>| lock(view, t, 1, RowLock::Update, WaitPolicy::Wait);
+    fixture.run(&mut first, row).unwrap();
+    let wait = wait_of(fixture.run(&mut second, row));
+    assert!(!wait.is_over());
+    drop(fixture.tenant.free());
+    assert!(wait.is_over());
+}
