@@ -72,7 +72,7 @@ struct Many {
     session: SessionId,
     /// By row mode.
     hashes: [SpreadSet; RowLock::COUNT],
-    /// Locks that others asked for: they are in the table since, and stay there to the end.
+    /// Locks that others have too, or wait for: they are in the table since, and stay there to the end.
     shown: Vec<LockTag>,
 }
 
@@ -131,24 +131,31 @@ impl LockTable {
         }
     }
 
-    /// A row lock of the session with many; false if it is to be had from the table.
-    fn acquire_of_many(&mut self, session: SessionId, tag: &LockTag, mode: LockMode) -> bool {
-        let (Some(many), LockTag::Row(..), LockMode::Row(mode)) = (&mut self.many, tag, mode) else {
-            return false;
+    /// A row lock of the session with many, or one that it may have; `None` if it is to be had from the table.
+    fn acquire_of_many(
+        &mut self,
+        session: SessionId,
+        tag: &LockTag,
+        mode: LockMode,
+        policy: WaitPolicy,
+    ) -> Option<Acquired> {
+        let (Some(many), LockTag::Row(..), LockMode::Row(row_mode)) = (&mut self.many, tag, mode) else {
+            return None;
         };
-        let hash = hash_of(tag);
-        if many.session == session {
-            if self.entries.contains_key(tag) {
-                return false;
-            }
-            many.hashes[mode as usize].insert(hash);
-            return true;
-        }
         // What is in the table says itself who holds it: the session with many looks there before it takes a lock.
         if self.entries.contains_key(tag) {
-            return false;
+            return None;
+        }
+        let hash = hash_of(tag);
+        if many.session == session {
+            many.hashes[row_mode as usize].insert(hash);
+            return Some(Acquired::AlreadyHeld);
         }
         let modes = many.modes(hash);
+        if modes & mode.conflicts() != 0 && policy != WaitPolicy::Wait {
+            // Who leaves such rows out may come across all of them.
+            return Some(Acquired::Busy);
+        }
         if modes != 0 {
             let mut entry = Entry::default();
             for mode in RowLock::ALL.map(LockMode::Row).iter().filter(|mode| modes & mode.bit() != 0) {
@@ -157,7 +164,7 @@ impl LockTable {
             self.entries.insert(tag.clone(), entry);
             many.shown.push(tag.clone());
         }
-        false
+        None
     }
 
     /// Asks for a lock. A session that waits already must be settled before it may wait again.
@@ -169,8 +176,10 @@ impl LockTable {
         scope: Scope,
         policy: WaitPolicy,
     ) -> Acquired {
-        if self.many.is_some() && self.acquire_of_many(session, tag, mode) {
-            return Acquired::AlreadyHeld;
+        if self.many.is_some()
+            && let Some(acquired) = self.acquire_of_many(session, tag, mode, policy)
+        {
+            return acquired;
         }
         let Some(entry) = self.entries.get_mut(tag) else {
             let mut entry = Entry::default();
@@ -373,20 +382,38 @@ mod tests {
     }
 
     fn ask(table: &mut LockTable, session: u32, number: u32) -> Acquired {
-        let mode = LockMode::Row(RowLock::Update);
-        table.acquire(SessionId(session), &row(number), mode, Scope::Transaction, WaitPolicy::SkipLocked)
+        ask_for(table, session, number, RowLock::Update)
+    }
+
+    fn ask_for(table: &mut LockTable, session: u32, number: u32, mode: RowLock) -> Acquired {
+        let (session, mode) = (SessionId(session), LockMode::Row(mode));
+        table.acquire(session, &row(number), mode, Scope::Transaction, WaitPolicy::SkipLocked)
     }
 
     #[test]
-    fn locks_of_one_with_many_are_shown_once_however_often_they_are_asked_for() {
+    fn locks_of_one_with_many_are_shown_once_and_to_those_alone_who_have_or_await_them() {
         let mut table = LockTable::default();
+        let shown = |table: &LockTable| table.many.as_ref().map(|many| many.shown.len());
         table.keep_many(SessionId(1), u64::MAX);
-        (0..10).for_each(|number| assert!(matches!(ask(&mut table, 1, number), Acquired::AlreadyHeld)));
-        for _ in 0..100 {
-            (0..10).for_each(|number| assert!(matches!(ask(&mut table, 2, number), Acquired::Busy)));
+        for number in 0..1000 {
+            let taken = ask_for(&mut table, 1, number, RowLock::NoKeyUpdate);
+            assert!(matches!(taken, Acquired::AlreadyHeld));
         }
-        assert_eq!(table.many.as_ref().map(|many| many.shown.len()), Some(10));
+        for _ in 0..3 {
+            (0..1000).for_each(|number| assert!(matches!(ask(&mut table, 2, number), Acquired::Busy)));
+        }
+        assert_eq!((shown(&table), table.entries.len()), (Some(0), 0), "who leaves rows out keeps none");
+        for _ in 0..100 {
+            (0..10).for_each(|number| drop(ask_for(&mut table, 2, number, RowLock::KeyShare)));
+        }
+        assert_eq!(shown(&table), Some(10));
+        (0..10).for_each(|number| table.release(SessionId(2), &row(number), u8::MAX));
+        let mode = LockMode::Row(RowLock::Update);
+        let waits = table.acquire(SessionId(2), &row(20), mode, Scope::Transaction, WaitPolicy::Wait);
+        assert!(matches!(waits, Acquired::Queued(_)) && shown(&table) == Some(11));
         table.release_many(SessionId(1));
+        assert!(table.settle(SessionId(2), &row(20)));
+        table.release(SessionId(2), &row(20), u8::MAX);
         assert!(table.is_empty());
     }
 
