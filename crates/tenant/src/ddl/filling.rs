@@ -3,18 +3,20 @@
 //! What is gathered in memory is kept in order. Whenever that is [`GATHERED_MAX`], it becomes a *run*, a tree that is only appended to;
 //! at the end the runs are merged into the tree that was to be filled, which is only appended to as well. So a tree far larger than
 //! memory is written twice and read once, front to back, where inserting in the order of arrival would read a page for each entry.
-//! What fits into memory at once needs no run.
+//! What fits into memory at once needs no run. Of each run the next entry is in memory while they are merged, but for a long value: runs of long
+//! rows have few, and the next ones of all would be much of the table.
 //!
 //! All of it goes in steps of as many entries as the caller wants, stops at any page that is not in memory, and goes on from there.
 //! Between steps the trees stand among the tenant's, where a checkpoint finds them, and no catalog names them: after a crash they are
 //! orphans and their pages go.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use base::TreeId;
-use btree::{Cursor, Seek};
+use btree::{Cursor, Seek, TreeRoot, Value};
 use storage::{PageFault, PageMap};
 
 use crate::row::keys::Key;
@@ -47,6 +49,7 @@ pub(crate) struct Filling {
 #[derive(Debug)]
 struct Run {
     tree: TreeId,
+    root: TreeRoot,
     cursor: Cursor,
 }
 
@@ -54,7 +57,8 @@ struct Run {
 struct Head {
     key: Key,
     run: usize,
-    value: Vec<u8>,
+    /// `None` for a long one, which is read when it goes on.
+    value: Option<Vec<u8>>,
 }
 
 /// The one with the smallest key is the greatest, as a heap has it; of equal keys that of the earlier run.
@@ -153,8 +157,8 @@ impl Filling {
             }
             self.pouring = None;
             self.headless.push(self.runs.len());
-            let cursor = Cursor::new(tenant.trees.root(run), Seek::Start);
-            self.runs.push(Run { tree: run, cursor });
+            let root = tenant.trees.root(run);
+            self.runs.push(Run { tree: run, root, cursor: Cursor::new(root, Seek::Start) });
         }
         if !self.is_whole {
             return Ok(true);
@@ -217,8 +221,12 @@ impl Filling {
                 return Ok(false);
             }
             let Some(head) = self.heads.peek() else { return Ok(true) };
-            if !btree::insert_new(pages, &mut state.root, &head.key, &head.value)? {
-                return Err(Stuck::Duplicate(head.key.clone(), head.value.clone()));
+            let value = match &head.value {
+                Some(value) => Cow::Borrowed(&value[..]),
+                None => Cow::Owned(self.runs[head.run].long_value(pages, &head.key)?),
+            };
+            if !btree::insert_new(pages, &mut state.root, &head.key, &value)? {
+                return Err(Stuck::Duplicate(head.key.clone(), value.into_owned()));
             }
             state.entries += 1;
             *entries_max -= 1;
@@ -229,17 +237,60 @@ impl Filling {
 }
 
 impl Run {
-    /// Its next entry; after an error the same again.
-    fn next(&mut self, pages: &PageMap) -> Result<Option<(Key, Vec<u8>)>, PageFault> {
+    /// Its next entry, without a long value; after an error the same again.
+    fn next(&mut self, pages: &PageMap) -> Result<Option<(Key, Option<Vec<u8>>)>, PageFault> {
         let Some(entry) = self.cursor.next(pages)? else { return Ok(None) };
-        let key = Key::from_slice(entry.key);
-        match entry.value.read(pages) {
-            Ok(value) => Ok(Some((key, value.into_owned()))),
-            Err(fault) => {
-                // The cursor has moved past the entry whose long value is not there.
-                self.cursor.seek(Seek::Before(&key));
-                Err(fault)
+        let value = match entry.value {
+            Value::Inline(bytes) => Some(bytes.to_vec()),
+            Value::Chain(_) => None,
+        };
+        Ok(Some((Key::from_slice(entry.key), value)))
+    }
+
+    fn long_value(&self, pages: &PageMap, key: &[u8]) -> Result<Vec<u8>, PageFault> {
+        let value = btree::get(pages, self.root, key)?.expect("a run keeps what it has until it is given up");
+        Ok(value.read(pages)?.into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::TenantId;
+
+    use super::*;
+
+    #[test]
+    fn long_values_are_merged_one_at_a_time() {
+        let mut tenant = Tenant::in_memory(TenantId(16), "owner");
+        let mut filling = Filling::new(tenant.next_tree());
+        const COUNT: u32 = 40;
+        let value = |n: u32| vec![n as u8; if n % 8 == 0 { 100 } else { GATHERED_MAX }];
+        let mut merged = 0;
+        for n in 0..=COUNT {
+            if n == COUNT {
+                filling.end();
+            } else {
+                // In no order, and many of them a run.
+                let n = n * 7 % COUNT;
+                filling.add(Key::from_slice(&n.to_be_bytes()), value(n)).expect("keys differ");
+            }
+            while (filling.is_full() || filling.is_whole())
+                && !filling.settle(&mut tenant, &mut 1).expect("nothing is missing")
+            {
+                let heads: usize =
+                    filling.heads.iter().filter_map(|head| Some(head.value.as_ref()?.len())).sum();
+                assert!(heads < GATHERED_MAX, "{heads} bytes of next entries");
+                merged += usize::from(filling.heads.len() > 20);
             }
         }
+        assert!(filling.runs.len() > 20 && merged > 0, "{} runs", filling.runs.len());
+        let tree = filling.finish(&mut tenant);
+        let mut cursor = Cursor::new(tenant.trees.root(tree), Seek::Start);
+        for n in 0..COUNT {
+            let entry = cursor.next(&tenant.pages).expect("in memory").expect("each is there");
+            assert_eq!(entry.key, n.to_be_bytes());
+            assert!(entry.value.read(&tenant.pages).expect("in memory")[..] == value(n)[..]);
+        }
+        assert_eq!(tenant.trees.get(tree).entries, u64::from(COUNT));
     }
 }
