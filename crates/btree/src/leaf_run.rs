@@ -29,6 +29,13 @@ impl<'p> LeafRun<'p> {
         self.start == self.end
     }
 
+    /// The first `len` entries, at least one. Panics if it has fewer.
+    #[inline]
+    pub fn first(self, len: usize) -> LeafRun<'p> {
+        assert!((1..=self.len()).contains(&len));
+        LeafRun { end: self.start + len, ..self }
+    }
+
     /// Asks for the values of the whole leaf from memory, for one who is about to go through them.
     #[inline]
     pub fn prefetch(&self) {

@@ -149,6 +149,34 @@ enum LeafRows<'r> {
 /// A row's key and its bytes.
 type Keyed<'r> = (Cow<'r, [u8]>, Cow<'r, [u8]>);
 
+/// Bytes of long values that a scan reads at a time, if it is not one alone.
+const LONG_VALUES_LEN_MAX: usize = 1 << 20;
+
+/// What is left to the long values that are read together.
+struct Room(usize);
+
+impl Room {
+    fn new() -> Room {
+        Room(LONG_VALUES_LEN_MAX)
+    }
+
+    /// Whether one more is read with those before it.
+    fn has_room_for(&mut self, value: &Value<'_>) -> bool {
+        let Value::Chain(_) = value else { return true };
+        let is_first = self.0 == LONG_VALUES_LEN_MAX;
+        let left = self.0.checked_sub(value.len());
+        self.0 = left.unwrap_or(0);
+        left.is_some() || is_first
+    }
+}
+
+/// The first entries of a leaf, as many as are read together.
+fn read_together(run: LeafRun<'_>) -> LeafRun<'_> {
+    let mut room = Room::new();
+    let len = (0..run.len()).find(|i| !room.has_room_for(&run.value(*i))).unwrap_or(run.len());
+    run.first(len)
+}
+
 /// Entries of a leaf, and the values of those that are chains, in order.
 struct Leaf<'r> {
     run: LeafRun<'r>,
@@ -189,8 +217,8 @@ pub struct SnapshotScan {
 }
 
 impl SnapshotScan {
-    /// Calls `each` with every row of the next leaf (none, for a leaf whose rows the transaction deleted); false when the
-    /// scan is over. An error of `each` ends the scan. Blocks where pages are not in memory.
+    /// Calls `each` with every row of the next leaf (none, for a leaf whose rows the transaction deleted), or of as much of it as has
+    /// some MiB of long rows; false when the scan is over. An error of `each` ends the scan. Blocks where pages are not in memory.
     pub fn next_leaf(&mut self, each: &mut dyn FnMut(&RowRef<'_>) -> SqlResult<()>) -> SqlResult<bool> {
         let table = Arc::clone(&self.table);
         self.visit_leaf(true, &mut |rows, _| match rows {
@@ -251,11 +279,16 @@ impl SnapshotScan {
         let end = end.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
         let run = self.cursor.next_leaf(&pages, end).map_err(failed)?;
         let mut part = KeyRange { from: self.range.from.clone(), to: self.range.to.clone() };
+        let all = run.map_or(0, |run| run.len());
+        let run = run.map(read_together);
         match run {
             None => self.done = true,
             Some(run) => {
                 let mut last = Vec::new();
                 run.key_into(run.len() - 1, &mut last);
+                if run.len() < all {
+                    self.cursor.seek(Seek::After(&last));
+                }
                 let mut next = Key::from_slice(&last);
                 next.push(0);
                 self.range.from = next.clone();
@@ -266,11 +299,20 @@ impl SnapshotScan {
                 }));
             }
         }
-        let rows = match (run, self.changes_within(&part).next()) {
-            (Some(run), None) if !keyed && self.index.is_none() => LeafRows::Plain(run),
-            _ => LeafRows::Merged(self.merge(&pages, run, &part)?),
+        let (rows, read_to) = match (run, self.changes_within(&part).next()) {
+            (Some(run), None) if !keyed && self.index.is_none() => (LeafRows::Plain(run), None),
+            _ => {
+                let (rows, read_to) = self.merge(&pages, run, &part)?;
+                (LeafRows::Merged(rows), read_to)
+            }
         };
         visit(rows, &pages)?;
+        if let Some(mut key) = read_to {
+            self.done = false;
+            self.cursor.seek(Seek::After(&key));
+            key.push(0);
+            self.range.from = key;
+        }
         Ok(true)
     }
 
@@ -281,13 +323,13 @@ impl SnapshotScan {
         self.view.changes.of(self.tree).into_iter().flat_map(move |changes| changes.range::<Key, _>(range))
     }
 
-    /// The rows of `run` with the transaction's changes within `part` over them.
+    /// The rows of `run` with the transaction's changes within `part` over them, or the first ones; of these the last key, in the tree that is scanned.
     fn merge<'r>(
         &'r self,
         pages: &'r PinnedPages<'_>,
         run: Option<LeafRun<'r>>,
         part: &KeyRange,
-    ) -> SqlResult<Vec<Keyed<'r>>> {
+    ) -> SqlResult<(Vec<Keyed<'r>>, Option<Key>)> {
         let mut changes = self.changes_within(part).peekable();
         let mut entries = Vec::with_capacity(run.map_or(0, |run| run.len()));
         let mut key = Vec::new();
@@ -308,15 +350,15 @@ impl SnapshotScan {
         for (changed, change) in changes {
             push_change(changed, change, &mut entries);
         }
-        if self.index.is_some() { self.rows_of(pages, entries) } else { Ok(entries) }
+        if self.index.is_some() { self.rows_of(pages, entries) } else { Ok((entries, None)) }
     }
 
-    /// The rows that entries of an index stand for.
+    /// The rows that entries of an index stand for, or the first ones, and the last entry of these.
     fn rows_of<'r>(
         &'r self,
         pages: &'r PinnedPages<'_>,
         entries: Vec<Keyed<'r>>,
-    ) -> SqlResult<Vec<Keyed<'r>>> {
+    ) -> SqlResult<(Vec<Keyed<'r>>, Option<Key>)> {
         let damaged = || {
             SqlError::new(
                 SqlState::INDEX_CORRUPTED,
@@ -329,16 +371,23 @@ impl SnapshotScan {
         let mut stored = Vec::with_capacity(keys.len());
         let root = self.view.frozen.trees.root(self.table.tree);
         btree::get_many(pages, root, &keys, &mut stored).map_err(failed)?;
-        let mut rows = Vec::with_capacity(keys.len());
+        let (mut rows, mut room) = (Vec::with_capacity(keys.len()), Room::new());
         for (key, stored) in keys.into_iter().zip(stored) {
             let row = match self.view.changes.get(self.table.tree, key) {
                 Some(Change::Put(row)) => Cow::Borrowed(&row[..]),
                 Some(Change::Delete) => return Err(damaged()),
-                None => stored.ok_or_else(damaged)?.read(pages).map_err(failed)?,
+                None => {
+                    let stored = stored.ok_or_else(damaged)?;
+                    if !room.has_room_for(&stored) {
+                        let last = Key::from_slice(&entries[rows.len() - 1].0);
+                        return Ok((rows, Some(last)));
+                    }
+                    stored.read(pages).map_err(failed)?
+                }
             };
             rows.push((Cow::Owned(key.to_vec()), row));
         }
-        Ok(rows)
+        Ok((rows, None))
     }
 }
 

@@ -10,6 +10,7 @@ mod interrupts;
 mod isolation;
 mod kept;
 mod locking;
+mod long_rows;
 mod misses;
 mod model;
 mod model_ddl;
