@@ -39,6 +39,9 @@ pub const BRANCH_BYTES_MIN: usize = 1 << 20;
 /// Keys of others copied between two exchanges of the sides.
 const KEYS_TOGETHER: usize = 64;
 
+/// Bytes of their values, and one value.
+const BYTES_TOGETHER: usize = 256 << 10;
+
 /// Keys of others copied in one turn: some 200 us.
 const CAUGHT_UP_A_TURN: usize = 256;
 
@@ -204,6 +207,8 @@ impl Tenant {
         if branch.behind.is_empty() {
             return Ok(CaughtUp::All);
         }
+        // A value may have more pages than memory can keep for the transaction.
+        self.begin_turn(txn);
         if let Some(wait) = self.writer_wait(txn) {
             return Ok(CaughtUp::Memory(wait));
         }
@@ -232,8 +237,16 @@ impl Tenant {
     }
 
     /// Copies a few keys, reading what is missing within the turn; whether there is more to do. As a commit, it makes room for the
-    /// first page that a key misses.
+    /// first page that a key misses. A long value is read through, and not from its start again at each of its pages.
     fn copy_some_now(&mut self) -> SqlResult<bool> {
+        self.shed();
+        self.set_turn_reads(u32::MAX);
+        let copied = self.copy_some_reading();
+        self.set_turn_reads(0);
+        copied
+    }
+
+    fn copy_some_reading(&mut self) -> SqlResult<bool> {
         let mut left = usize::MAX;
         loop {
             let (in_branch, page) = match self.copy_some(KEYS_TOGETHER) {
@@ -270,12 +283,18 @@ impl Tenant {
         }
         let keys: Vec<(TreeId, Key)> = branch.behind.drain(..count).collect();
         let mut values = Vec::with_capacity(count);
-        let mut fault = None;
+        let (mut fault, mut bytes) = (None, 0);
         for (tree, key) in &keys {
+            if bytes >= BYTES_TOGETHER {
+                break;
+            }
             let found = btree::get(&self.pages, self.trees.root(*tree), key)
                 .and_then(|value| value.map(|value| value.read(&self.pages)).transpose());
             match found {
-                Ok(value) => values.push(value.map(Cow::into_owned)),
+                Ok(value) => {
+                    bytes += value.as_ref().map_or(0, |value| value.len());
+                    values.push(value.map(Cow::into_owned));
+                }
                 Err(missing) => {
                     fault = Some((false, missing));
                     break;

@@ -279,7 +279,7 @@ impl Tenant {
         }
     }
 
-    fn set_turn_reads(&mut self, pages_max: u32) {
+    pub(crate) fn set_turn_reads(&mut self, pages_max: u32) {
         if self.in_turn || pages_max > 0 {
             self.in_turn = pages_max > 0;
             self.pages.set_turn_reads(pages_max);

@@ -101,3 +101,29 @@ fn a_query_reads_some_of_a_leafs_long_rows_at_a_time() {
     }
     fixture.tenant.abort(txn);
 }
+
+#[test]
+fn a_branch_takes_over_some_long_rows_of_others_at_a_time() {
+    let mut fixture = Fixture::new();
+    let t = filled(&mut fixture);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    for id in ROWS..3 * ROWS {
+        fixture.insert(t, row_of(id)).unwrap();
+    }
+    let mut turns = 0;
+    loop {
+        turns += 1;
+        let before = fixture.tenant.branch.as_ref().unwrap().behind();
+        let caught_up = fixture.tenant.catch_up(&mut txn).unwrap();
+        let copied = before - fixture.tenant.branch.as_ref().unwrap().behind();
+        assert!(copied <= 12, "{copied} rows in a turn");
+        if matches!(caught_up, CaughtUp::All) {
+            break;
+        }
+    }
+    assert!(turns > 5);
+    let rows = fixture.run(&mut txn, |view| all_rows(view, t)).unwrap();
+    assert_eq!(rows, (0..3 * ROWS).map(row_of).collect::<Vec<_>>());
+    fixture.commit(txn).unwrap();
+}
