@@ -65,6 +65,8 @@ pub(crate) struct Branch {
     reads_newest: bool,
     /// Trees that others changed since the statement began.
     overtaken: FxHashSet<TreeId>,
+    /// Why it cannot have what others changed, found while its transaction was idle: that fails by it.
+    failed: Option<SqlError>,
 }
 
 /// What belongs to one state of the pages.
@@ -150,6 +152,7 @@ impl Tenant {
             statement: None,
             reads_newest: false,
             overtaken: FxHashSet::default(),
+            failed: None,
         }));
         // As much is left to what is not poured.
         let locks_max = self.changes_max().map_or(u64::MAX, |max| max.0 / 2);
@@ -189,6 +192,7 @@ impl Tenant {
     pub(crate) fn note_for_branch(&mut self, tree: TreeId, key: &[u8]) {
         if let Some(branch) = &mut self.branch
             && !self.pages.is_in_branch()
+            && branch.failed.is_none()
         {
             branch.behind.push_back((tree, Key::from_slice(key)));
         }
@@ -204,6 +208,9 @@ impl Tenant {
         }
         let branch = self.branch.as_ref().expect("the transaction has a branch");
         assert_eq!(branch.owner, txn.id, "the branch is another transaction's");
+        if let Some(error) = &branch.failed {
+            return Err(error.clone());
+        }
         if branch.behind.is_empty() {
             return Ok(CaughtUp::All);
         }
@@ -232,6 +239,9 @@ impl Tenant {
 
     /// Copies all that is left, reading what is missing within the turn.
     fn catch_up_now(&mut self) -> SqlResult<()> {
+        if let Some(error) = self.branch.as_ref().and_then(|branch| branch.failed.clone()) {
+            return Err(error);
+        }
         while self.copy_some_now()? {}
         Ok(())
     }
@@ -266,11 +276,19 @@ impl Tenant {
         }
     }
 
-    /// Copies some of what others committed while the transaction that has the branch is idle; whether there is more. What
-    /// cannot be read is left to the transaction to find.
+    /// Copies some of what others committed while the transaction that has the branch is idle; whether there is more. Where something cannot be
+    /// read, the transaction fails when it goes on, and no more is kept for it.
     pub(crate) fn tend_branch(&mut self) -> bool {
         let is_far_behind = self.branch.as_ref().is_some_and(|branch| branch.behind.len() > BEHIND_MAX);
-        is_far_behind && self.copy_some_now().unwrap_or(false)
+        if !is_far_behind {
+            return false;
+        }
+        self.copy_some_now().unwrap_or_else(|error| {
+            let branch = self.branch.as_mut().expect("it is far behind");
+            branch.behind = VecDeque::new();
+            branch.failed = Some(error);
+            false
+        })
     }
 
     /// Copies the next few keys; whether there were any. Errors: the side whose page is missing (the branch's: true), and the

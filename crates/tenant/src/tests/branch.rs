@@ -244,3 +244,45 @@ fn sequences_move_on_in_the_live_pages_while_a_branch_is_there() {
     let next = fixture.replayed().auto(|view| view.nextval(s)).unwrap();
     assert!(next > 100, "{next} was given out before");
 }
+
+#[test]
+fn a_branch_that_cannot_have_what_others_changed_fails_by_that_when_it_goes_on() {
+    let mut fixture = Fixture::on_disk(4);
+    let t = many(&mut fixture, 10);
+    let other = fixture.create("other", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    for from in (0..20_000).step_by(2000) {
+        fixture
+            .auto(|view| {
+                let table = view.table(other)?;
+                (from..from + 2000).try_for_each(|id| view.insert(&table, &[int(id), int(0)]).map(drop))
+            })
+            .unwrap();
+    }
+    let world = fixture.world.as_ref().expect("on disk");
+    let env = world.env();
+    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+    env::block_on(&env, checkpoint.run()).unwrap();
+    assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    fixture.tenant.evict_all();
+    world.inject(env::sim::DiskFault::eio(env::sim::DiskOp::Read, "tenant"));
+    let behind = |fixture: &Fixture| fixture.tenant.branch.as_ref().unwrap().behind();
+    assert_eq!(behind(&fixture), 20_000);
+    while fixture.tenant.reclaim(64).is_ok_and(|more| more) {}
+    assert_eq!(behind(&fixture), 0, "nothing is kept for it any more");
+    fixture.world.as_ref().expect("on disk").mend_disk();
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    let insert = |view: &mut View<'_>| {
+        let table = view.table(t)?;
+        view.insert(&table, &[int(20_000), int(0), text("new")])
+    };
+    fixture.run_reading(&mut second, insert).unwrap();
+    fixture.commit(second).unwrap();
+    assert_eq!(behind(&fixture), 0);
+    let failed = fixture.tenant.catch_up(&mut txn).map(drop);
+    assert_eq!(failed.unwrap_err().state().as_str(), "58030");
+    fixture.tenant.abort(txn);
+    assert_eq!(fixture.rows(other).len(), 20_000);
+    assert_eq!(fixture.rows(t).len(), 11);
+}
