@@ -22,7 +22,7 @@ use storage::PageFault;
 
 use crate::catalog::{Index, Table};
 use crate::interrupt::{Step, error_of_fault};
-use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
+use crate::locks::{LockMode, LockTag, WaitPolicy};
 use crate::memory::{PageRequest, WriterWait};
 use crate::redo_record::RecordWriter;
 use crate::row::keys::{Key, KeyRange, index_entry_of_bytes};
@@ -126,7 +126,7 @@ impl Tenant {
 
     /// Gives `txn` a branch, in constant time. Waits while another transaction has one or changes the catalog.
     ///
-    /// Errors: 40P01. Panics if the transaction cannot have one.
+    /// Errors: 40P01 where that one waits for this one; nobody else fails for that, so the change is to go on without a branch. Panics if the transaction cannot have one.
     pub fn begin_branch(&mut self, txn: &mut Txn) -> Step<()> {
         assert!(txn.can_branch(), "a branch for a transaction that cannot have one");
         if txn.branched {
@@ -135,8 +135,8 @@ impl Tenant {
         // From here on others run between its turns.
         self.flush_deferred(txn);
         txn.implicit = false;
-        self.lock(txn, LockTag::Branch, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;
-        self.lock(txn, LockTag::Ddl, LockMode::Table(TableLock::Share), WaitPolicy::Wait)?;
+        self.lock(txn, LockTag::Branch, LockMode::FOR_BRANCH, WaitPolicy::Wait)?;
+        self.lock(txn, LockTag::Ddl, LockMode::NO_DDL, WaitPolicy::Wait)?;
         self.pages.fork();
         self.branch = Some(Box::new(Branch {
             owner: txn.id,

@@ -29,11 +29,20 @@ pub enum LockTag {
     Advisory(AdvisoryKey),
     /// Changing the catalog; in mode `Share`, that nobody does.
     Ddl,
-    /// Having the tenant's branch.
+    /// Having the tenant's branch; in mode `Exclusive`, that nobody has it.
     Branch,
 }
 
 impl LockTag {
+    /// Whether it is for a branch that a transaction asks for this lock in this mode: it can go on without one.
+    fn is_of_long_change(&self, mode: LockMode) -> bool {
+        match self {
+            LockTag::Branch => mode == LockMode::FOR_BRANCH,
+            LockTag::Ddl => mode == LockMode::NO_DDL,
+            LockTag::Table(_) | LockTag::Row(..) | LockTag::Advisory(_) => false,
+        }
+    }
+
     /// As `pg_locks` and wait events name what is locked.
     pub fn kind(&self) -> &'static str {
         match self {

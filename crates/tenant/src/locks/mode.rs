@@ -66,6 +66,11 @@ const fn is_symmetric(conflicts: &[u8]) -> bool {
 const _: () = assert!(is_symmetric(&ROW_CONFLICTS) && is_symmetric(&TABLE_CONFLICTS));
 
 impl LockMode {
+    /// In which a transaction has the branch.
+    pub(crate) const FOR_BRANCH: LockMode = LockMode::Table(TableLock::ShareRowExclusive);
+    /// In which it keeps others from changing the catalog.
+    pub(crate) const NO_DDL: LockMode = LockMode::Table(TableLock::Share);
+
     pub(crate) fn bit(self) -> u8 {
         match self {
             LockMode::Row(mode) => 1 << mode as u8,

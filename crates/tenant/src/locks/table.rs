@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use base::{SessionId, SqlError, SqlState};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
 use super::spread_set::SpreadSet;
@@ -98,6 +98,8 @@ pub(crate) struct LockTable {
     /// How often a session took each advisory lock for itself.
     session_counts: FxHashMap<(SessionId, LockTag, u8), u32>,
     many: Option<Box<Many>>,
+    /// Sessions that were sent away from where they waited, since they can do without what they waited for.
+    sent_away: FxHashSet<SessionId>,
 }
 
 impl LockTable {
@@ -206,7 +208,11 @@ impl LockTable {
             return Acquired::Busy;
         }
         if let Some(cycle) = self.cycle_closed_by(session, tag, mode) {
-            return Acquired::Deadlock(super::deadlock::error(&cycle));
+            let Some((other, other_tag)) = super::deadlock::who_can_do_without(&cycle) else {
+                return Acquired::Deadlock(super::deadlock::error(&cycle));
+            };
+            self.send_away(other, &other_tag);
+            return self.acquire(session, tag, mode, scope, policy);
         }
         assert!(!self.waits.contains_key(&session), "a session waits for one lock at a time");
         let (wait, end) = LockWait::new(tag.kind());
@@ -225,8 +231,22 @@ impl LockTable {
         of_many.is_some_and(|many| many.modes(hash_of(tag)) & mode.conflicts() != 0)
     }
 
+    /// Ends the wait of another session, which is not granted what it waited for.
+    fn send_away(&mut self, session: SessionId, tag: &LockTag) {
+        self.waits.remove(&session);
+        let queue = &mut self.entries.get_mut(tag).expect("a queue with a waiter exists").queue;
+        let place = queue.iter().position(|waiter| waiter.session == session).expect("it waits there");
+        let waiter = queue.remove(place).expect("found right here");
+        self.sent_away.insert(session);
+        waiter.end.end();
+        self.hand_over(tag);
+    }
+
     /// Ends a session's wait: true if the lock was granted meanwhile, else the session leaves the queue.
     pub(crate) fn settle(&mut self, session: SessionId, tag: &LockTag) -> bool {
+        if !self.sent_away.is_empty() && self.sent_away.remove(&session) {
+            return false;
+        }
         if self.waits.remove(&session).is_none() {
             return true;
         }

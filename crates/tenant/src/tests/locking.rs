@@ -312,3 +312,27 @@ fn nobody_waits_for_a_lock_of_a_tenant_that_is_gone() {
     drop(fixture.tenant.free());
     assert!(wait.is_over());
 }
+
+#[test]
+fn who_waits_for_a_branch_goes_on_without_rather_than_have_the_one_that_has_it_fail() {
+    let (mut fixture, t) = two_rows();
+    let mut long = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    let mut ddl = fixture.begin(3, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut long).unwrap();
+    let row = |view: &mut View<'_>| lock(view, t, 1, RowLock::Update, WaitPolicy::Wait);
+    fixture.run(&mut second, row).unwrap();
+    let for_branch = wait_of(fixture.tenant.begin_branch(&mut second));
+    let for_ddl = wait_of(fixture.run(&mut ddl, |view| view.ddl().map(drop)));
+    let for_row = wait_of(fixture.run(&mut long, row));
+    assert!(for_branch.is_over() && !for_ddl.is_over() && !for_row.is_over());
+    assert_eq!(error_of(fixture.tenant.begin_branch(&mut second)).state().as_str(), "40P01");
+    fixture.run(&mut second, |view| update(view, t, &[int(2)], vec![int(2), int(7)])).unwrap();
+    fixture.commit(second).unwrap();
+    assert!(for_row.is_over());
+    fixture.run(&mut long, row).unwrap();
+    fixture.commit(long).unwrap();
+    assert!(for_ddl.is_over());
+    fixture.tenant.abort(ddl);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
