@@ -10,7 +10,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use types::{CastContext, Datum, FormatContext};
 
 use crate::catalog::{Column, Encode, ForeignKey, Index, MatchType, ReferentialAction, Table};
-use crate::cursor::Direction;
+use crate::cursor::{Direction, Scan};
 use crate::due::Side;
 use crate::interrupt::Step;
 use crate::key_types::{is_one_to_one, referenced_value, referencing_value};
@@ -26,6 +26,16 @@ pub(crate) enum PendingCheck {
     Reference { table: Oid, constraint: Oid, values: Vec<Datum> },
     /// The row of `table` that had `old` in the referenced columns is gone, or has `new` there.
     Referenced { table: Oid, referencing: Oid, constraint: Oid, old: Vec<Datum>, new: Option<Vec<Datum>> },
+}
+
+/// Rows of a referencing table whose keys are gathered before they are changed.
+const ROWS_TOGETHER: usize = 1024;
+
+/// The rows of a table that reference certain values, as they are found.
+struct Referencing {
+    scan: Scan,
+    /// The values that they have; `None` where several stand for those that are referenced.
+    values: Option<Vec<Datum>>,
 }
 
 /// Whether nobody else changes a table of which these modes are held, so that its rows need no locks.
@@ -225,28 +235,51 @@ impl View<'_> {
         self.lock_table(referencing.oid, TableLock::RowExclusive, WaitPolicy::Wait)?;
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing: &referencing, referenced: &table, format };
-        for row in self.referencing_rows(&referencing, &pairs, old, false)? {
-            match (action, new) {
-                (ReferentialAction::NoAction | ReferentialAction::Restrict, _) => {
-                    unreachable!("these change nothing")
-                }
-                (ReferentialAction::Cascade, None) => {
-                    self.delete(&referencing, &row)?;
-                }
-                (ReferentialAction::Cascade, Some(new)) => {
-                    let new = pairs.assigned(new)?;
-                    self.set_columns(&referencing, &row, &key.columns, &new)?;
-                }
-                (ReferentialAction::SetNull, _) => {
-                    let nulls = vec![Datum::Null; key.columns.len()];
-                    self.set_columns(&referencing, &row, &key.columns, &nulls)?;
-                }
-                (ReferentialAction::SetDefault, _) => {
-                    return Err(SqlError::unsupported("ON DELETE or ON UPDATE SET DEFAULT").into());
-                }
+        let Some(mut rows) = self.referencing_rows(&referencing, &pairs, old) else { return Ok(()) };
+        // What is changed does not reference the old values any more, so that the search may go on behind it.
+        let mut found = Vec::new();
+        loop {
+            found.clear();
+            while found.len() < ROWS_TOGETHER
+                && let Some(row) = self.next_referencing(&mut rows, &pairs, old)?
+            {
+                found.push(row);
+            }
+            if found.is_empty() {
+                return Ok(());
+            }
+            for row in &found {
+                self.change_referencing(action, &pairs, row, new)?;
             }
         }
-        Ok(())
+    }
+
+    /// Has a row that references what is gone, or has the values `new` now, do as its foreign key says.
+    fn change_referencing(
+        &mut self,
+        action: ReferentialAction,
+        pairs: &Pairs<'_>,
+        row: &[u8],
+        new: Option<&[Datum]>,
+    ) -> Step<()> {
+        let (table, columns) = (pairs.referencing, &pairs.key.columns);
+        match (action, new) {
+            (ReferentialAction::NoAction | ReferentialAction::Restrict, _) => {
+                unreachable!("these change nothing")
+            }
+            (ReferentialAction::Cascade, None) => self.delete(table, row).map(drop),
+            (ReferentialAction::Cascade, Some(new)) => {
+                let new = pairs.assigned(new)?;
+                self.set_columns(table, row, columns, &new)
+            }
+            (ReferentialAction::SetNull, _) => {
+                let nulls = vec![Datum::Null; columns.len()];
+                self.set_columns(table, row, columns, &nulls)
+            }
+            (ReferentialAction::SetDefault, _) => {
+                Err(SqlError::unsupported("ON DELETE or ON UPDATE SET DEFAULT").into())
+            }
+        }
     }
 
     /// Errors: 23503 where rows reference values that no row of `table` has any more.
@@ -274,9 +307,10 @@ impl View<'_> {
         self.lock_table(referencing.oid, TableLock::RowShare, WaitPolicy::Wait)?;
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing, referenced: table, format };
-        match self.referencing_rows(referencing, &pairs, old, true)?.is_empty() {
-            true => Ok(()),
-            false => Err(self.still_referenced(table, referencing, key, old).into()),
+        let Some(mut rows) = self.referencing_rows(referencing, &pairs, old) else { return Ok(()) };
+        match self.next_referencing(&mut rows, &pairs, old)? {
+            None => Ok(()),
+            Some(_) => Err(self.still_referenced(table, referencing, key, old).into()),
         }
     }
 
@@ -305,46 +339,48 @@ impl View<'_> {
         Ok(false)
     }
 
-    /// The keys of the rows that reference these values; `any`: one of them is enough.
+    /// The rows that reference these values, for [`View::next_referencing`]; `None` where none can.
     fn referencing_rows(
         &mut self,
         referencing: &Arc<Table>,
         pairs: &Pairs<'_>,
         referenced: &[Datum],
-        any: bool,
-    ) -> Step<Vec<Key>> {
-        let columns = &pairs.key.columns;
+    ) -> Option<Referencing> {
         let values = match pairs.are_one_to_one() {
-            true => match pairs.referencing_values(referenced) {
-                None => return Ok(Vec::new()),
-                values => values,
-            },
+            true => Some(pairs.referencing_values(referenced)?),
             false => None,
         };
         let (access, range) = match &values {
-            Some(values) => access_to(referencing, columns, values),
+            Some(values) => access_to(referencing, &pairs.key.columns, values),
             None => (Access::Table, KeyRange::all()),
         };
-        let mut scan = self.scan_state(referencing, access, range, Direction::Forward, State::Newest);
-        let mut found = Vec::new();
-        while let Some(row) = self.next(&mut scan)? {
+        let scan = self.scan_state(referencing, access, range, Direction::Forward, State::Newest);
+        Some(Referencing { scan, values })
+    }
+
+    /// The key of the next of these rows.
+    fn next_referencing(
+        &mut self,
+        rows: &mut Referencing,
+        pairs: &Pairs<'_>,
+        referenced: &[Datum],
+    ) -> Step<Option<Key>> {
+        let Referencing { scan, values } = rows;
+        while let Some(row) = self.next(scan)? {
             let mut equal = true;
-            for (at, column) in columns.iter().enumerate() {
+            for (at, column) in pairs.key.columns.iter().enumerate() {
                 let own = row.column(*column)?;
                 equal &= !own.is_null()
-                    && match &values {
+                    && match values {
                         Some(values) => types::equal(&own, &values[at]),
                         None => pairs.references(at, &own, &referenced[at]),
                     };
             }
             if equal {
-                found.push(Key::from_slice(row.key()));
-                if any {
-                    break;
-                }
+                return Ok(Some(Key::from_slice(row.key())));
             }
         }
-        Ok(found)
+        Ok(None)
     }
 
     fn set_columns(&mut self, table: &Table, key: &[u8], columns: &[usize], values: &[Datum]) -> Step<()> {

@@ -468,3 +468,36 @@ fn what_a_foreign_key_does_waits_for_who_holds_the_other_table() {
         fixture.tenant.abort(deleter);
     }
 }
+
+#[test]
+fn what_cascades_to_very_many_rows_comes_to_all_of_them() {
+    const ROWS: i32 = 5000;
+    for by_index in [false, true] {
+        let key = NewForeignKey { columns: vec![0], ..reference(Oid(0), ReferentialAction::Cascade) };
+        let mut fixture = Fixture::new();
+        let parent = fixture.create("parent", &[("id", PgType::Int4)], 1);
+        // The reference is a part of the key: its rows move.
+        let columns = [("parent_id", PgType::Int4), ("id", PgType::Int4)];
+        let child = fixture.create("child", &columns, if by_index { 2 } else { 0 });
+        fixture
+            .ddl(|ddl| ddl.add_foreign_key(child, NewForeignKey { referenced_table: parent, ..key }))
+            .unwrap();
+        for id in 1..=2 {
+            fixture.insert(parent, vec![int(id)]).unwrap();
+            fixture
+                .auto(|view| {
+                    let table = view.table(child)?;
+                    (0..ROWS).try_for_each(|n| view.insert(&table, &[int(id), int(n)]).map(drop))
+                })
+                .unwrap();
+        }
+        let of = |fixture: &mut Fixture, id: i32| {
+            fixture.rows(child).iter().filter(|row| row[0] == int(id)).count() as i32
+        };
+        fixture.auto(|view| update(view, parent, &[int(1)], vec![int(3)])).unwrap();
+        assert_eq!((of(&mut fixture, 1), of(&mut fixture, 2), of(&mut fixture, 3)), (0, ROWS, ROWS));
+        assert!(fixture.auto(|view| delete(view, parent, &[int(3)])).unwrap());
+        assert_eq!((of(&mut fixture, 3), fixture.rows(child).len() as i32), (0, ROWS));
+        assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+    }
+}
