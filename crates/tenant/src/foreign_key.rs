@@ -296,7 +296,9 @@ impl View<'_> {
         }
     }
 
-    /// Errors: 23503 where rows reference these values.
+    /// Waits for who may be about to delete the rows that reference these values.
+    ///
+    /// Errors: 23503 where there are any.
     fn require_no_rows(
         &mut self,
         table: &Table,
@@ -308,10 +310,18 @@ impl View<'_> {
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing, referenced: table, format };
         let Some(mut rows) = self.referencing_rows(referencing, &pairs, old) else { return Ok(()) };
-        match self.next_referencing(&mut rows, &pairs, old)? {
-            None => Ok(()),
-            Some(_) => Err(self.still_referenced(table, referencing, key, old).into()),
+        let key_share = LockMode::Row(RowLock::KeyShare);
+        let mut in_doubt = None;
+        while let Some(row) = self.next_referencing(&mut rows, &pairs, old)? {
+            let tag = LockTag::Row(referencing.tree, row);
+            if !self.tenant.locks.is_held_against(self.txn.session, &tag, key_share) {
+                return Err(self.still_referenced(table, referencing, key, old).into());
+            }
+            in_doubt.get_or_insert(tag);
         }
+        let Some(tag) = in_doubt else { return Ok(()) };
+        self.tenant.lock(self.txn, tag, key_share, WaitPolicy::Wait)?;
+        Err(self.still_referenced(table, referencing, key, old).into())
     }
 
     /// Whether a row of the table has these values, NULLs included.

@@ -501,3 +501,35 @@ fn what_cascades_to_very_many_rows_comes_to_all_of_them() {
         assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
     }
 }
+
+#[test]
+fn a_reference_that_another_one_is_about_to_delete_is_waited_for() {
+    let (mut fixture, parent, child) = family(ReferentialAction::NoAction);
+    for deletes in [false, true] {
+        let mut first = fixture.begin(1, Isolation::ReadCommitted);
+        let mut second = fixture.begin(2, Isolation::ReadCommitted);
+        fixture.run(&mut first, |view| delete(view, child, &[int(10)])).unwrap();
+        let wait = wait_of(fixture.run(&mut second, |view| delete(view, parent, &[int(1)])));
+        match deletes {
+            true => drop(fixture.commit(first).unwrap()),
+            false => fixture.tenant.abort(first),
+        }
+        assert!(wait.is_over());
+        let outcome = fixture.run(&mut second, |view| delete(view, parent, &[int(1)]));
+        if deletes {
+            assert!(outcome.unwrap());
+            fixture.commit(second).unwrap();
+        } else {
+            assert_eq!(error_of(outcome).state().as_str(), "23503");
+            fixture.tenant.abort(second);
+        }
+    }
+    assert_eq!(fixture.rows(parent), [[int(2)]]);
+    // One that changes otherwise references it still.
+    fixture.insert(child, vec![int(11), Datum::Int8(2)]).unwrap();
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.run(&mut first, |view| update(view, child, &[int(11)], vec![int(11), Datum::Null])).unwrap();
+    let outcome = fixture.auto(|view| delete(view, parent, &[int(2)]));
+    assert_eq!(outcome.unwrap_err().state().as_str(), "23503");
+    fixture.tenant.abort(first);
+}
