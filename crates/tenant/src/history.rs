@@ -1,7 +1,7 @@
 //! Which keys were written lately, for transactions that read a snapshot.
 //!
-//! Kept only while such a transaction lives, and bounded: past the bound all of each tree that was written counts as written now, so a
-//! snapshot older than that fails with 40001 rather than miss a conflict. The memory is the server's, charged to nobody.
+//! Kept only while such a transaction lives, and bounded: past the bound it is remembered only which trees were written, so that of a row the two
+//! states have to be compared, and of a range that was read 40001 comes rather than a missed conflict. The memory is the server's, charged to nobody.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,6 +14,15 @@ use crate::row::keys::{Key, KeyRange, heap_len};
 const LEN_MAX: usize = 4 << 20;
 /// Bytes for each key, beside those of a long one.
 const KEY_LEN: usize = 64;
+
+/// What is known of a key since a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Written {
+    No,
+    Yes,
+    /// It is not remembered which keys of its tree were.
+    Perhaps,
+}
 
 /// The last commit of each key written while a snapshot transaction lived.
 #[derive(Debug, Default)]
@@ -76,10 +85,16 @@ impl History {
         snapshot < self.complete_since || self.trees.get(&tree).is_some_and(|commit| *commit > snapshot)
     }
 
-    /// Whether a key was, or may have been, written after `snapshot`.
-    pub(crate) fn changed_since(&self, tree: TreeId, key: &[u8], snapshot: CommitNo) -> bool {
-        self.tree_changed_since(tree, snapshot)
-            || self.keys.get(&tree).and_then(|keys| keys.get(key)).is_some_and(|commit| *commit > snapshot)
+    /// Whether a key was written after `snapshot`.
+    pub(crate) fn written_since(&self, tree: TreeId, key: &[u8], snapshot: CommitNo) -> Written {
+        let commit = self.keys.get(&tree).and_then(|keys| keys.get(key));
+        if commit.is_some_and(|commit| *commit > snapshot) {
+            Written::Yes
+        } else if self.tree_changed_since(tree, snapshot) {
+            Written::Perhaps
+        } else {
+            Written::No
+        }
     }
 
     /// Whether any key of a range was, or may have been, written after `snapshot`.
@@ -113,7 +128,9 @@ mod tests {
                 history.keys.values().flat_map(BTreeMap::keys).map(|key| KEY_LEN + key.len()).sum();
             assert!(len == history.len && len <= LEN_MAX);
         }
-        assert!((0..10_000).all(|n| history.changed_since(tree, &key(n), CommitNo(5))));
+        let is_missed = |n: &u16| history.written_since(tree, &key(*n), CommitNo(5)) == Written::No;
+        assert_eq!((0..10_000).find(is_missed), None);
+        assert_eq!(history.written_since(tree, &key(0), CommitNo(5)), Written::Perhaps);
         assert!(history.range_changed_since(other, &KeyRange::all(), CommitNo(5)));
         assert!(!history.range_changed_since(unwritten, &KeyRange::all(), CommitNo(5)));
         assert!(!history.range_changed_since(tree, &KeyRange::all(), CommitNo(10_006)));
@@ -128,14 +145,18 @@ mod tests {
         let mut history = History::default();
         history.begin(CommitNo(5));
         history.record(tree, &key, CommitNo(6));
-        assert!(history.changed_since(tree, b"m", CommitNo(5)));
-        assert!(!history.changed_since(tree, b"m", CommitNo(6)));
+        assert_eq!(history.written_since(tree, b"m", CommitNo(5)), Written::Yes);
+        assert_eq!(history.written_since(tree, b"m", CommitNo(6)), Written::No);
         assert!(history.range_changed_since(tree, &KeyRange::prefix(b"m"), CommitNo(5)));
         assert!(!history.range_changed_since(tree, &KeyRange::prefix(b"n"), CommitNo(5)));
         history.end();
         assert!(!history.is_wanted());
         history.begin(CommitNo(9));
-        assert!(!history.changed_since(tree, b"m", CommitNo(9)));
-        assert!(history.changed_since(tree, b"m", CommitNo(8)), "nothing is known of before");
+        assert_eq!(history.written_since(tree, b"m", CommitNo(9)), Written::No);
+        assert_eq!(
+            history.written_since(tree, b"m", CommitNo(8)),
+            Written::Perhaps,
+            "nothing is known of before"
+        );
     }
 }

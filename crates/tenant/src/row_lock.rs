@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{Oid, SessionId, SqlError, SqlState, TreeId};
 
 use crate::catalog::Table;
+use crate::history::Written;
 use crate::interrupt::{Interrupt, Step};
 use crate::locks::{
     Acquired, AdvisoryKey, LockMode, LockTag, RowLock, Scope, TableLock, WaitPolicy, not_available,
@@ -58,11 +59,27 @@ impl View<'_> {
 
     /// Errors: 40001 where the key was written after the transaction's snapshot.
     pub(crate) fn require_unchanged(&self, tree: TreeId, key: &[u8]) -> Step<()> {
-        match self.txn.snapshot_commit() {
-            Some(snapshot) if self.tenant.history.changed_since(tree, key, snapshot) => {
-                Err(serialization_failure().into())
+        if self.is_written_since(tree, key)? { Err(serialization_failure().into()) } else { Ok(()) }
+    }
+
+    /// Whether another transaction has written the key since this one's snapshot.
+    fn is_written_since(&self, tree: TreeId, key: &[u8]) -> Step<bool> {
+        let Some(snapshot) = self.txn.snapshot_commit() else { return Ok(false) };
+        match self.tenant.history.written_since(tree, key, snapshot) {
+            Written::No => Ok(false),
+            Written::Yes => Ok(true),
+            Written::Perhaps => {
+                let Some(frozen) = self.tenant.snapshot_of(self.txn)? else { return Ok(true) };
+                let (then, now) = (self.tenant.pages.frozen(&frozen.pages), &self.tenant.pages);
+                let before = btree::get(then, frozen.trees.root(tree), key)?;
+                let after = btree::get(now, self.tenant.trees.root(tree), key)?;
+                Ok(match (before, after) {
+                    (Some(before), Some(after)) => {
+                        before.len() != after.len() || before.read(then)? != after.read(now)?
+                    }
+                    (before, after) => before.is_some() != after.is_some(),
+                })
             }
-            _ => Ok(()),
         }
     }
 
@@ -73,7 +90,7 @@ impl View<'_> {
             return Ok(());
         }
         let Some(frozen) = self.tenant.snapshot_of(self.txn)? else { return Ok(()) };
-        if self.tenant.history.changed_since(tree, key, frozen.commit)
+        if self.is_written_since(tree, key)?
             && btree::contains(self.tenant.pages.frozen(&frozen.pages), frozen.trees.root(tree), key)?
         {
             return Err(serialization_failure().into());

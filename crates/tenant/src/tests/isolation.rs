@@ -148,3 +148,48 @@ fn an_analytic_view_is_frozen_and_has_the_transactions_own_changes() {
     assert_eq!(rows, own);
     fixture.commit(txn).unwrap();
 }
+
+#[test]
+fn a_long_change_stands_in_the_way_of_a_snapshots_writes_where_it_changed_something() {
+    let (mut fixture, t) = one_row();
+    for id in 2..10 {
+        fixture.insert(t, vec![int(id), int(0)]).unwrap();
+    }
+    let mut older = fixture.begin(1, Isolation::RepeatableRead);
+    fixture.run(&mut older, |view| value(view, t, 1)).unwrap();
+    let mut long = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut long).unwrap();
+    fixture
+        .run(&mut long, |view| {
+            update(view, t, &[int(2)], vec![int(2), int(5)])?;
+            // As it is already.
+            update(view, t, &[int(4)], vec![int(4), int(0)])?;
+            delete(view, t, &[int(3)])
+        })
+        .unwrap();
+    fixture.tenant.pour(&mut long, &mut fixture.log).unwrap();
+    fixture.commit(long).unwrap();
+
+    for id in [1, 4] {
+        fixture.run(&mut older, |view| update(view, t, &[int(id)], vec![int(id), int(9)])).unwrap();
+    }
+    let again = |view: &mut View<'_>| {
+        delete(view, t, &[int(5)])?;
+        let table = view.table(t)?;
+        view.insert(&table, &[int(5), int(9)])
+    };
+    fixture.run(&mut older, again).unwrap();
+    for id in [2, 3] {
+        let late = fixture.run(&mut older, |view| update(view, t, &[int(id)], vec![int(id), int(9)]));
+        assert_eq!(error_of(late).state().as_str(), "40001");
+    }
+    let unseen = fixture.run(&mut older, |view| {
+        let table = view.table(t)?;
+        view.insert(&table, &[int(3), int(9)])
+    });
+    assert_eq!(error_of(unseen).state().as_str(), "40001", "its snapshot has that row");
+    fixture.commit(older).unwrap();
+    let values: Vec<Row> = fixture.rows(t);
+    let expected = [(1, 9), (2, 5), (4, 9), (5, 9), (6, 0), (7, 0), (8, 0), (9, 0)];
+    assert_eq!(values, expected.map(|(id, v)| vec![int(id), int(v)]));
+}
