@@ -3,7 +3,8 @@
 //! Counted are the pages of its trees, the versions of pages that only snapshots or a branch need, and the redo records that no
 //! root covers yet. A transaction that could add to them is refused at its commit with 53100 when they are over the limit;
 //! one that only deletes, drops or truncates is not, so that a tenant can make room for itself. Before a writer is refused, the
-//! oldest snapshots are revoked: whoever reads one fails with 72000. All of it concerns this tenant alone.
+//! oldest snapshots are revoked: whoever reads one fails with 72000. Queries on other threads let go of theirs at their next leaf, and until then the
+//! tenant may take a little more ([`grace`]); where they do not, all others are revoked, and then writers refused. All of it concerns this tenant alone.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -41,6 +42,15 @@ impl SpaceUsed {
         ByteCount(self.data.0 + self.retained.0 + self.log.0)
     }
 }
+
+/// What may be taken beyond the limit while snapshots that were revoked are held still: a query whose client does not read holds its one for as long
+/// as that lasts.
+fn grace(max: ByteCount) -> u64 {
+    (max.0 / 16).max(GRACE_MIN.0)
+}
+
+/// What others write while a query comes to its next leaf.
+const GRACE_MIN: ByteCount = ByteCount::from_mib(8);
 
 /// The limit, and what counts towards it beside pages.
 #[derive(Default)]
@@ -141,13 +151,14 @@ impl Tenant {
                 return Some((used, max));
             }
             let lent = self.lent.iter().filter_map(Weak::upgrade);
-            let all: Vec<Arc<Frozen>> = self.snapshots.values().cloned().chain(lent).collect();
-            // A query that was told to let go will, at its next leaf.
-            if all.iter().any(|frozen| frozen.revoked.load(Ordering::Relaxed)) {
+            let all = self.snapshots.values().cloned().chain(lent);
+            let (told, kept): (Vec<Arc<Frozen>>, Vec<Arc<Frozen>>) =
+                all.partition(|frozen| frozen.revoked.load(Ordering::Relaxed));
+            if !told.is_empty() && used.total().0 + len <= max.0 + grace(max) {
                 return None;
             }
-            // A branch alone keeps them otherwise, and its transaction is the one to fail.
-            let Some(oldest) = all.into_iter().min_by_key(|frozen| frozen.commit) else {
+            // A branch alone keeps them otherwise, or who was told to let go and does not: the writer is the one to fail.
+            let Some(oldest) = kept.into_iter().min_by_key(|frozen| frozen.commit) else {
                 return Some((used, max));
             };
             self.revoke(&oldest);

@@ -198,3 +198,45 @@ fn parts_of_an_open_record_are_counted_whatever_checkpoints_there_are() {
     }
     assert_eq!(fixture.rows(t).len(), 200);
 }
+
+#[test]
+fn a_query_that_does_not_let_go_of_its_snapshot_lifts_no_limit() {
+    let mut fixture = Fixture::on_disk(10);
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Text)], 1);
+    fixture.auto(|view| rows_into(view, t, 0..200)).unwrap();
+    let change = |fixture: &mut Fixture, n: i32| -> Result<(), SqlError> {
+        let row = |id| vec![int(id), text(&format!("{n:02}{}", "z".repeat(2998)))];
+        let mut txn = fixture.begin(1_000_000, Isolation::ReadCommitted);
+        fixture
+            .run_reading(&mut txn, |view| {
+                (0..200).try_for_each(|id| update(view, t, &[int(id)], row(id)).map(drop))
+            })
+            .unwrap();
+        fixture.commit(txn).map(drop)
+    };
+    let checkpoint = |fixture: &mut Fixture| {
+        let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+        env::block_on(&fixture.world.as_ref().unwrap().env(), checkpoint.run()).unwrap();
+        assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    };
+    let mut reader = fixture.begin(1, Isolation::ReadCommitted);
+    let held = fixture.tenant.snapshot_view(&mut reader).unwrap();
+    fixture.tenant.abort(reader);
+    checkpoint(&mut fixture);
+    limit(&mut fixture, 1 << 20);
+    let max = fixture.tenant.space_used().total().0 + (1 << 20);
+    let mut forgotten = Vec::new();
+    for n in 1..30_i32 {
+        let mut txn = fixture.begin(1 + n.cast_unsigned(), Isolation::RepeatableRead);
+        fixture.run_reading(&mut txn, |view| all_rows(view, t)).unwrap();
+        forgotten.push(txn);
+        change(&mut fixture, n).expect("the snapshots make room");
+        checkpoint(&mut fixture);
+        let used = fixture.tenant.space_used();
+        assert!(used.total().0 < max + (12 << 20), "{used:?} of {max}");
+    }
+    assert!(fixture.tenant.snapshots_revoked() > 5);
+    drop(held);
+    forgotten.into_iter().for_each(|txn| fixture.tenant.abort(txn));
+    assert_eq!(fixture.tenant.space_used().retained, ByteCount(0));
+}
