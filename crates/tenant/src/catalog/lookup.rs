@@ -5,6 +5,7 @@
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
+use rustc_hash::FxHashSet;
 
 use super::*;
 
@@ -261,13 +262,23 @@ impl Catalog {
     /// The role and every role it is a member of, directly or not (following `INHERIT` where `inherited`).
     pub fn roles_of(&self, role: Oid, inherited: bool) -> Vec<Oid> {
         let mut all = vec![role];
+        // The same, where they are more than a few.
+        let mut known = FxHashSet::default();
         let mut next = 0;
         while next < all.len() {
             if let Some(role) = self.roles.get(&all[next])
                 && (!inherited || role.attributes.inherit)
             {
                 for membership in &role.member_of {
-                    if !all.contains(&membership.role) {
+                    let is_new = if all.len() < 32 {
+                        !all.contains(&membership.role)
+                    } else {
+                        if known.is_empty() {
+                            known.extend(all.iter().copied());
+                        }
+                        known.insert(membership.role)
+                    };
+                    if is_new {
                         all.push(membership.role);
                     }
                 }
