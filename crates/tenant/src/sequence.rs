@@ -106,6 +106,13 @@ pub(crate) struct SequencesMark {
     replaced: usize,
 }
 
+impl SequencesMark {
+    /// It is to be rolled back to only.
+    pub(crate) fn forget_values(&mut self) {
+        self.states = None;
+    }
+}
+
 impl OwnSequences {
     pub(crate) fn is_empty(&self) -> bool {
         self.states.is_empty()
@@ -226,8 +233,10 @@ impl View<'_> {
         Ok(SequenceValue { last_value: state.last, is_called: state.called })
     }
 
+    /// The sequence as it is now: its value is outside of any snapshot.
     fn sequence(&self, oid: Oid) -> SqlResult<std::sync::Arc<Sequence>> {
-        self.catalog().sequence(oid).cloned().ok_or_else(|| {
+        let catalog = self.txn.catalog.as_ref().unwrap_or(&self.tenant.catalog);
+        catalog.sequence(oid).cloned().ok_or_else(|| {
             SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist"))
         })
     }

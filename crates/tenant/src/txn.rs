@@ -240,7 +240,10 @@ impl Txn {
         if let Some(catalog) = &self.catalog {
             self.saved.note(catalog);
         }
-        Savepoint { mark: self.mark(), held: self.held.len(), modes: self.due.modes.clone() }
+        let mut mark = self.mark();
+        // Which values were given out stays so.
+        mark.sequences.forget_values();
+        Savepoint { mark, held: self.held.len(), modes: self.due.modes.clone() }
     }
 
     /// Its own changes in the state that is read.

@@ -270,3 +270,28 @@ fn a_restart_that_is_rolled_back_leaves_the_sequence_where_it_was() {
     fixture.commit(txn).unwrap();
     assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 3);
 }
+
+#[test]
+fn a_snapshot_has_no_values_of_a_sequence_that_is_gone_or_another_one_now() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 1);
+    let s = fixture.sequence(100);
+    let mut older = fixture.begin(1, Isolation::RepeatableRead);
+    fixture.run(&mut older, |view| all_rows(view, t)).unwrap();
+    assert_eq!(fixture.run(&mut older, |view| view.nextval(s)).unwrap(), 1);
+    fixture
+        .ddl(|ddl| {
+            let sequence = (**ddl.catalog().sequence(s).expect("it was just made")).clone();
+            ddl.alter_sequence(Sequence { increment: 10, ..sequence });
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(fixture.run(&mut older, |view| view.nextval(s)).unwrap(), 11);
+    fixture.ddl(|ddl| ddl.drop_relations(&[s], crate::ddl::Behavior::Restrict).map(drop)).unwrap();
+    let commits = fixture.log.records.len();
+    let gone = |result: Result<i64, Interrupt>| assert_eq!(error_of(result).state().as_str(), "42P01");
+    gone(fixture.run(&mut older, |view| view.nextval(s)));
+    gone(fixture.run(&mut older, |view| view.setval(s, 5, true).map(|()| 5)));
+    assert_eq!(fixture.log.records.len(), commits, "nothing is written of it");
+    fixture.tenant.abort(older);
+}
