@@ -312,21 +312,39 @@ impl Tenant {
     }
 
     fn put_in(&mut self, state: &mut TreeState, key: &[u8], value: &[u8]) {
-        let mut makes_room = true;
-        loop {
-            match self.try_put(state, key, value) {
-                Ok(()) => return,
-                Err(fault) => self.load_now(fault, std::mem::take(&mut makes_room)),
-            }
+        if let Err(fault) = self.try_put(state, key, value) {
+            self.change_reading(fault, &mut |tenant| tenant.try_put(state, key, value));
         }
     }
 
     fn remove_in(&mut self, state: &mut TreeState, key: &[u8]) {
+        if let Err(fault) = self.try_remove(state, key) {
+            self.change_reading(fault, &mut |tenant| tenant.try_remove(state, key));
+        }
+    }
+
+    /// Makes a change that missed a page, reading all that it misses.
+    #[cold]
+    fn change_reading(
+        &mut self,
+        mut fault: PageFault,
+        change: &mut dyn FnMut(&mut Tenant) -> Result<(), PageFault>,
+    ) {
+        // The pages of a long value are gone through once, and not from the first one again at each of them.
+        let reads_itself = !self.in_turn;
         let mut makes_room = true;
         loop {
-            match self.try_remove(state, key) {
+            self.load_now(fault, std::mem::take(&mut makes_room));
+            if reads_itself {
+                self.set_turn_reads(u32::MAX);
+            }
+            let outcome = change(self);
+            if reads_itself {
+                self.set_turn_reads(0);
+            }
+            match outcome {
                 Ok(()) => return,
-                Err(fault) => self.load_now(fault, std::mem::take(&mut makes_room)),
+                Err(next) => fault = next,
             }
         }
     }
