@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::limits::TABLE_COLUMNS_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
-use types::PgType;
+use types::{Datum, PgType, row_memory};
 
 use super::{Behavior, Ddl, Dropped};
 use crate::catalog::{Column, Identity, Table};
@@ -13,11 +13,15 @@ use crate::interrupt::Step;
 use crate::row::keys::KeyRange;
 use crate::view::{Access, State};
 
+/// Memory of a value that rows from before their column show without being touched: definitions are in memory as a whole, in nobody's budget. One
+/// that takes more is stored in each row.
+const MISSING_LEN_MAX: usize = 16 << 10;
+
 impl Ddl<'_> {
-    /// Adds a column at the end. Existing rows are not touched: they show the column's `missing` value. A NOT NULL column
+    /// Adds a column at the end. Existing rows are not touched, unless its `missing` value is long: they show that. A NOT NULL column
     /// without one is refused unless the table is empty.
     ///
-    /// Errors: 42701, 42P16, 54011, 23502.
+    /// Errors: 42701, 42P16, 54011, 23502; 53200 for a long value in many rows.
     pub fn add_column(&mut self, table: Oid, column: Column) -> Step<usize> {
         let mut table = self.open_table(table)?;
         refuse_system_name(&column.name)?;
@@ -31,6 +35,10 @@ impl Ddl<'_> {
                 format!("tables can have at most {TABLE_COLUMNS_MAX} columns"),
             )
             .into());
+        }
+        let memory = |value| row_memory(std::slice::from_ref(value));
+        if column.missing.as_deref().is_some_and(|value| memory(value) > MISSING_LEN_MAX) {
+            return self.add_stored_column(&table, column);
         }
         let position = table.columns.len();
         let unfilled = column.not_null && column.missing.is_none();
@@ -50,6 +58,20 @@ impl Ddl<'_> {
         debug_assert_eq!(oid, table.oid);
         self.edit().put_table(table);
         Ok(position)
+    }
+
+    /// Adds a column whose value is stored in each row.
+    fn add_stored_column(&mut self, table: &Table, mut column: Column) -> Step<usize> {
+        let value = column.missing.take().map_or(Datum::Null, |value| *value);
+        let add = |table: &mut Table| {
+            table.columns.push(column);
+            Ok(())
+        };
+        self.rewrite_table(table.oid, add, &mut |mut row| {
+            row.push(value.clone());
+            Ok(row)
+        })?;
+        Ok(table.columns.len())
     }
 
     fn is_empty_table(&mut self, table: &Arc<Table>) -> Step<bool> {

@@ -309,10 +309,9 @@ fn columns_come_and_go_without_touching_rows() {
 fn a_definition_longer_than_a_value_may_be_is_refused_before_it_is_logged() {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", &[("id", PgType::Int4)], 1);
-    let mut added = Column::new("added", PgType::Text, TypeMod::NONE);
-    added.missing = Some(Box::new(text(&"x".repeat(base::limits::ROW_LEN_MAX.0 as usize))));
+    let long = "x".repeat(base::limits::ROW_LEN_MAX.0 as usize);
     let records = fixture.log.records.len();
-    let error = fixture.ddl(|ddl| ddl.add_column(t, added)).unwrap_err();
+    let error = fixture.ddl(|ddl| ddl.set_default(t, 0, Some(&long))).unwrap_err();
     assert_eq!(error.state().as_str(), "54000");
     assert_eq!(fixture.log.records.len(), records);
     fixture.insert(t, vec![int(1)]).unwrap();
@@ -365,4 +364,57 @@ fn what_others_need_is_dropped_only_with_cascade() {
     let dropped = fixture.ddl(|ddl| ddl.drop_relations(&[parent], Behavior::Cascade)).unwrap();
     assert_eq!(dropped.cascaded, ["constraint child_p_fkey on table child"]);
     fixture.insert(child, vec![int(1), int(99)]).unwrap();
+}
+
+#[test]
+fn whoever_names_the_next_of_very_many_constraints_asks_whether_that_is_still_wanted() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 1);
+    const COUNT: usize = 300;
+    fixture
+        .ddl(|ddl| (0..COUNT).try_for_each(|_| ddl.add_check(t, None, "true", Vec::new(), true).map(drop)))
+        .unwrap();
+    let table = fixture.table(t);
+    for (n, check) in table.checks.iter().enumerate() {
+        let number = if n == 0 { String::new() } else { n.to_string() };
+        assert_eq!(check.name, format!("t_check{number}"));
+    }
+    let format = types::FormatContext::default();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let mark = txn.mark();
+    let one_more = {
+        let mut view = fixture.tenant.view(&mut txn, &mut fixture.log).in_session(&format, &|_| true);
+        view.ddl().unwrap().add_check(t, None, "true", Vec::new(), true)
+    };
+    assert!(matches!(one_more, Err(Interrupt::Asked)), "{one_more:?}");
+    fixture.tenant.rewind_statement(&mut txn, &mark);
+    let dropped = {
+        let mut view = fixture.tenant.view(&mut txn, &mut fixture.log).in_session(&format, &|_| true);
+        view.ddl().unwrap().drop_relations(&[t], Behavior::Restrict)
+    };
+    assert!(matches!(dropped, Err(Interrupt::Asked)), "{dropped:?}");
+    fixture.tenant.abort(txn);
+}
+
+#[test]
+fn a_long_value_of_a_new_column_is_in_its_rows_and_not_in_the_definition() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    for id in 0..5 {
+        fixture.insert(t, vec![int(id), int(7)]).unwrap();
+    }
+    let long = text(&"x".repeat(100_000));
+    for (name, value, is_kept) in [("short", text("abc"), true), ("long", long.clone(), false)] {
+        let mut column = Column::new(name, PgType::Text, TypeMod::NONE);
+        column.not_null = true;
+        column.missing = Some(Box::new(value));
+        let position = fixture.ddl(|ddl| ddl.add_column(t, column)).unwrap();
+        let table = fixture.table(t);
+        assert_eq!(table.columns[position].name, name);
+        assert_eq!(table.columns[position].missing.is_some(), is_kept);
+    }
+    let row = |id| vec![int(id), int(7), text("abc"), long.clone()];
+    assert_eq!(fixture.rows(t), (0..5).map(row).collect::<Vec<_>>());
+    check_replay(&mut fixture, &[t]);
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
 }
