@@ -71,8 +71,10 @@ impl fmt::Display for Failure {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let env = Env::real();
     let _lock = args.place.lock(&env).map_err(Failure::Place)?;
-    let redo = recover(&env, &[args.place.log_dir()]).map_err(Failure::Log)?;
-    let known = server::known_tenants(&env, args.place.data(), &redo).map_err(Failure::Catalogue)?;
+    let (data, logs) = (args.place.data(), args.place.log_dir());
+    server::check_logs(&env, data, &logs).map_err(|error| Failure::Place(PlaceError::Directory(error)))?;
+    let redo = recover(&env, &[logs]).map_err(Failure::Log)?;
+    let known = server::known_tenants(&env, data, &redo).map_err(Failure::Catalogue)?;
     let (id, path) = find(args, known)?;
     let behavior = if args.cascade { Behavior::Cascade } else { Behavior::Restrict };
     let repaired = tenant::repair::repair(&env, &path, id, &redo, &args.drop_index, behavior);

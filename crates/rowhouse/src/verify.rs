@@ -252,6 +252,10 @@ fn check_logs(env: &Env, report: &mut Report) -> Option<RedoIndex> {
         });
         return None;
     }
+    if let Err(error) = server::check_logs(env, &report.directory, &report.log_dir) {
+        report.defects.push(Defect { file: report.log_dir.clone(), offset: None, what: error.to_string() });
+        return None;
+    }
     match recover(env, std::slice::from_ref(&report.log_dir)) {
         Ok(redo) => {
             report.log_tenants = redo.tenants().len();

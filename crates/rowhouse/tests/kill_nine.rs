@@ -204,10 +204,28 @@ fn logs_that_lie_elsewhere_are_asked_for_after_a_kill() {
 
     let (ended_well, said) = verify(&["--data", &data_text, "--log-dir", &logs_text]);
     assert!(ended_well, "{said}");
+
+    // A copy of them is not them any more once they were used.
+    std::fs::create_dir(&inside).expect("a folder can be made");
+    for entry in std::fs::read_dir(&logs).expect("the logs' directory can be read") {
+        let entry = entry.expect("an entry can be read");
+        std::fs::copy(entry.path(), inside.join(entry.file_name())).expect("a file can be copied");
+    }
+    server.restart();
+    run(async {
+        let owner = server.owner("acme").await;
+        owner.batch_execute("INSERT INTO t VALUES (101, 0)").await.expect("a row");
+    });
+    server.kill();
+    let refused = Server::launch(&data, &[]).err().expect("a server with other logs");
+    assert!(refused.contains("was used with last") && refused.contains("--log-dir"), "{refused}");
+    let (ended_well, said) = verify(&["--data", &data_text]);
+    assert!(!ended_well && said.contains("was used with last"), "{said}");
+
     server.restart();
     run(async {
         let sums = "SELECT count(*) || ' ' || sum(v) FROM t";
-        assert_eq!(text(&server.owner("acme").await, sums).await, "100 338350");
+        assert_eq!(text(&server.owner("acme").await, sums).await, "101 338350");
     });
     assert!(server.terminate().success());
     let (ended_well, said) = verify(&["--data", &data_text, "--log-dir", &logs_text]);

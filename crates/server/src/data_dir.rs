@@ -10,10 +10,13 @@
 //! DIR/ledger/…          the ledger by the minute, for 62 days
 //! DIR/reserve           space set aside for a full disk
 //! DIR/calibration       what the volume was measured to do
-//! DIR/log/…             the workers' logs, unless elsewhere
+//! DIR/redo-id           tells which logs are its own
+//! DIR/log/…             the workers' logs and their `redo-id`, unless elsewhere
 //! ```
 //!
 //! A volume elsewhere has `tenants/ID.rowhouse` and `tenants/lock`; logs elsewhere have `lock` beside them.
+
+mod logs;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,9 @@ use base::TenantId;
 use env::{DirLock, Disk, Env};
 use serde::{Deserialize, Serialize};
 
+use self::logs::LOG_ID_FILE;
+pub use self::logs::check_logs;
+pub(crate) use self::logs::take_logs;
 use crate::StartError;
 use crate::calibration::CALIBRATION_FILE;
 use crate::config::ServerConfig;
@@ -165,7 +171,7 @@ pub(crate) fn tenant_files(disk: &dyn Disk, volume: &Path) -> io::Result<Vec<(Te
 /// A directory without our marker must hold nothing but what a first start makes.
 fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
     // Those that end in `.new` are of a start that was cut short while it wrote one.
-    const OURS: [&str; 10] = [
+    const OURS: [&str; 11] = [
         "lock",
         "admin-password",
         "admin-password.new",
@@ -174,12 +180,17 @@ fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
         "tenants",
         TEMP_DIR,
         RESERVE_FILE,
+        LOG_ID_FILE,
         "log",
         "lost+found",
     ];
     // A volume may be calibrated before its first server starts, and that may have been cut short.
-    let is_ours =
-        |name: &str| OURS.contains(&name) || name.starts_with('.') || name.starts_with(CALIBRATION_FILE);
+    let is_ours = |name: &str| {
+        OURS.contains(&name)
+            || name.starts_with('.')
+            || name.starts_with(CALIBRATION_FILE)
+            || name.strip_suffix(".new") == Some(LOG_ID_FILE)
+    };
     let entries = env.disk.list(root).map_err(StartError::io("list", root))?;
     if let Some(entry) = entries.iter().find(|entry| !is_ours(&entry.name)) {
         return Err(StartError::NotADataDirectory {

@@ -20,7 +20,7 @@ use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
 use crate::calibration::VolumeCalibration;
 use crate::config::DATA_VOLUME;
-use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR, lock_outside};
+use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR, lock_outside, take_logs};
 use crate::executor::{Governing, Worker, WorkerHandle};
 use crate::gate::ServerGate;
 use crate::io_accounts::IoAccounts;
@@ -78,12 +78,13 @@ impl Server {
         let logs = config.log_dir();
         if !data_dir.is_fresh() && !env.disk.exists(&logs) {
             // What only they have would be missing without a word, and the numbers of those commits be given again.
-            let logs = logs.display();
             return Err(StartError::Data(format!(
-                "the directory of the redo logs, {logs}, is not there: give it with --log-dir"
+                "the directory of the redo logs, {}, is not there: give it with --log-dir",
+                logs.display()
             )));
         }
         let outside = lock_outside(env, &config, data_dir.is_fresh())?;
+        take_logs(env, &config.data_dir, &logs)?;
         let temp = config.data_dir.join(TEMP_DIR);
         if env.disk.exists(&temp) {
             env.disk.remove_dir_all(&temp).map_err(StartError::io("empty", &temp))?;
