@@ -56,7 +56,8 @@ impl Weather {
                 while world.faults_struck() == 0 {
                     dice.pause(2_000).await;
                 }
-                dice.pause(50_000).await;
+                // Long enough, every other time, for the server to work with what the fault left it.
+                dice.pause(if dice.percent(50) { 50_000 } else { 10_000_000 }).await;
                 Err(Stop::Fault("the operator ends the server".to_owned()))
             }
         }
