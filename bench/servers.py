@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -170,8 +171,9 @@ class Postgres:
     def stop(self):
         self.run(self.bin / "pg_ctl", "-D", self.data, "-w", "-m", "fast", "stop")
 
-    def url(self, database="postgres"):
-        return f"postgres://admin@127.0.0.1:{self.port}/{database}"
+    def url(self, database="postgres", local=False):
+        host = "%2Ftmp" if local else "127.0.0.1"
+        return f"postgres://admin@{host}:{self.port}/{database}"
 
     def dsn(self, database, local):
         """For libpq: over TCP or the local socket, in the clear both."""
@@ -223,8 +225,10 @@ class Rowhouse:
         self.process.wait()
         self.process = None
 
-    def url(self, database="rowhouse"):
-        return f"postgres://admin:{PASSWORD}@{self.address}/{database}"
+    def url(self, database="rowhouse", local=False):
+        host, port = self.address.split(":")
+        host = urllib.parse.quote(str(self.data.parent), safe="") if local else host
+        return f"postgres://admin:{PASSWORD}@{host}:{port}/{database}"
 
     def dsn(self, database, local):
         """For libpq: over TCP or the local socket, in the clear both."""
@@ -271,9 +275,9 @@ def psql(server, database, sql):
 # ---- load ----
 
 
-def start_bench(server, *options):
-    """`rowhouse bench` in the background."""
-    command = [str(ROWHOUSE), "bench", *[str(option) for option in options], "--url", server.url(), "--json"]
+def start_bench(server, *options, local=False):
+    """`rowhouse bench` in the background, over TCP or the local socket."""
+    command = [str(ROWHOUSE), "bench", *[str(option) for option in options], "--url", server.url(local=local), "--json"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -319,10 +323,10 @@ def latencies_beside(server, load, arguments, statement):
             "took_s": median([until - since for since, until in spans])}
 
 
-def bench_with_cpu(server, *options, warm_up, seconds, cpu=cpu_seconds):
+def bench_with_cpu(server, *options, warm_up, seconds, cpu=cpu_seconds, local=False):
     """As `bench`, and `cpu_us`: the server's CPU a transaction over the measured seconds."""
     options = [*options, "--warm-up", warm_up, "--seconds", seconds]
-    process = start_bench(server, *options)
+    process = start_bench(server, *options, local=local)
     samples, over = [], threading.Event()
 
     def sample():

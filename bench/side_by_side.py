@@ -23,7 +23,7 @@ CANNED = servers.ROWHOUSE.parent / "examples" / "canned"
 PREPARED = ["pgbench", "-n", "-M", "prepared", "-c", "8", "-j", "2"]
 
 # Name: what is measured, by the local socket or TCP, options, floor of the rate, floor of PostgreSQL's CPU a transaction by
-# ours. pgbench uses the local socket unless told otherwise.
+# ours. pgbench uses the local socket unless told otherwise; TPC-C is measured by TCP, then by the local socket.
 PGBENCH = {
     "select": ("pgbench -S -M prepared -c 8 -j 2", True, ["-S"], 1.5, 1.0),
     "select_tcp": ("pgbench -S -M prepared -c 8 -j 2 -h 127.0.0.1", False, ["-S"], 1.5, 1.0),
@@ -129,11 +129,13 @@ def measure_tpcc(comparison, what):
         with servers.awake(server):
             say(f"  loading on {server.name}")
             servers.bench(server, *options, "--load-only")
-    comparison.interleave(what, lambda server: servers.bench_with_cpu(
-        server, *options, "--no-load", "--no-check", warm_up=max(1, arguments.seconds / 4), seconds=arguments.seconds))
     words += "" if arguments.tpcc_scale == 1 else f", scale {arguments.tpcc_scale}"
-    comparison.add(what, words, "tpmC", "tpmc", floor)
-    comparison.add(what, f"{words}: server CPU", "us/tx", "cpu_us", cpu_floor, less=True)
+    for local, where in ((False, ""), (True, ", local socket")):
+        run = what + ("_local" if local else "")
+        comparison.interleave(run, lambda server: servers.bench_with_cpu(
+            server, *options, "--no-load", "--no-check", warm_up=max(1, arguments.seconds / 4), seconds=arguments.seconds, local=local))
+        comparison.add(run, words + where, "tpmC", "tpmc", floor)
+        comparison.add(run, f"{words}{where}: server CPU", "us/tx", "cpu_us", cpu_floor, less=True)
     for server in comparison.both:
         with servers.awake(server):
             servers.check_conditions(server, *options)
