@@ -38,6 +38,11 @@ impl Bucket {
     fn take(&mut self, pause: Nanos, now: Nanos) {
         self.full_at = self.full_at.max(now) + pause;
     }
+
+    /// Puts back what was taken.
+    fn give_back(&mut self, pause: Nanos) {
+        self.full_at = Nanos(self.full_at.0.saturating_sub(pause.0));
+    }
 }
 
 #[derive(Debug)]
@@ -90,10 +95,12 @@ impl Throttle {
         Ok(())
     }
 
-    /// The try was the right password: it does not count.
+    /// The try was the right password: it does not count. Those before it do, or one's own account would pay for guesses at another's.
     pub(super) fn succeeded(&mut self, address: IpAddr) {
-        let known = Address { bucket: Bucket::new(), is_known: true };
-        self.addresses.insert(counted_as(address), known);
+        let unknown = Address { bucket: Bucket::new(), is_known: false };
+        let of = self.addresses.entry(counted_as(address)).or_insert(unknown);
+        of.bucket.give_back(ADDRESS_PAUSE);
+        of.is_known = true;
     }
 
     /// Has room for one more address. Known ones stay for as long as there are others.
@@ -143,13 +150,24 @@ mod tests {
     }
 
     #[test]
-    fn a_success_is_forgiven_what_came_before() {
+    fn a_success_does_not_count_and_forgives_nothing() {
         let mut throttle = Throttle::new();
         let now = Nanos::from_secs(5);
         for _ in 0..10 * ADDRESS_TRIES {
             assert_eq!(throttle.begin(MINE, now), Ok(()));
             throttle.succeeded(MINE);
         }
+        // Guesses at another's password, each followed by one's own.
+        let mut guesses = 0;
+        while throttle.begin(MINE, now).is_ok() {
+            guesses += 1;
+            assert!(guesses <= ADDRESS_TRIES);
+            if throttle.begin(MINE, now).is_ok() {
+                throttle.succeeded(MINE);
+            }
+        }
+        assert_eq!(guesses, ADDRESS_TRIES);
+        assert_eq!(throttle.begin(MINE, now + ADDRESS_PAUSE), Ok(()));
     }
 
     #[test]
