@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState};
+use futures::channel::oneshot;
 use governor::AwaitedFor;
 use storage::Checkpoint;
 
@@ -38,16 +39,18 @@ pub(crate) enum Pace {
 const SPREAD_RATE: ByteCount = ByteCount::from_mib(64);
 
 impl Home {
-    /// Writes what changed since the last checkpoint; nothing if nothing did or one is under way. At home only, and not
-    /// to be dropped half-way. After `Ok` the redo log up to the beginning is not needed any more.
+    /// Writes what changed since the last checkpoint; nothing if nothing did or one is under way. At home only. Dropped, it goes on all the
+    /// same. After `Ok` the redo log up to the beginning is not needed any more.
     ///
     /// # Errors
     /// 58030 or 53100; the old root stands.
     pub(crate) async fn checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
+        let (tell, told) = oneshot::channel();
         let home = self.clone();
-        // A task of its own: dropped half-way it would close the file for further checkpoints.
-        let task = self.spawn(async move { home.do_checkpoint(pace).await });
-        task.await.unwrap_or_else(|| Err(SqlError::internal("a checkpoint did not finish")))
+        // A task of its own, whoever still waits for it: ended half-way it would close the file for further checkpoints.
+        let task = async move { drop(tell.send(home.do_checkpoint(pace).await)) };
+        self.spawn(task).detach();
+        told.await.unwrap_or_else(|_| Err(SqlError::internal("a checkpoint did not finish")))
     }
 
     /// As [`Home::checkpoint`], but if one is under way waits for its end instead, which then is not spread any more.

@@ -1,0 +1,41 @@
+//! What is cancelled while its tenant's own limits hold it: it ends at once, and leaves nothing behind that others wait for.
+
+mod support;
+
+use base::{ByteCount, Nanos, SqlState};
+use support::{Client, TestServer, eventually};
+
+/// A server with a tenant that has a table.
+fn with_tenant(memory: ByteCount) -> (TestServer, Client) {
+    let server = TestServer::with(|config| {
+        config.workers = Some(1);
+        config.memory = memory;
+        config.read_ahead = 0;
+        // Nothing is due by age.
+        config.checkpoint_interval = Nanos::from_secs(100_000);
+    });
+    server.create_tenant("acme");
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text NOT NULL)");
+    (server, acme)
+}
+
+#[test]
+fn a_writer_that_waited_for_a_checkpoint_does_not_take_it_along() {
+    let (server, mut acme) = with_tenant(storage::MEMORY_MIN);
+    let mut admin = server.admin("rowhouse");
+    admin.ok("ALTER TENANT acme SET (iops_max = 20)");
+    acme.ok("SET statement_timeout = '300ms'");
+    let much = "INSERT INTO t SELECT id, repeat('x', 6000) FROM generate_series(1, 3000) AS g(id)";
+    for _ in 0..10 {
+        assert_eq!(acme.fails(much), SqlState::QUERY_CANCELED);
+    }
+    admin.ok("ALTER TENANT acme RESET (iops_max)");
+    acme.ok("SET statement_timeout = '60s'");
+    acme.ok("INSERT INTO t VALUES (0, 'x')");
+    acme.ok(much);
+    admin.ok("SET statement_timeout = '60s'");
+    admin.ok("SELECT rowhouse.evict('acme')");
+    drop(acme);
+    eventually("the tenant goes", || admin.query("DROP TENANT acme").error.is_none());
+}
