@@ -16,6 +16,7 @@ use super::history::HistoryWriter;
 use super::io_audit::IoAudit;
 use super::published::{Account, Published};
 use super::recent::Judged;
+use super::unwritten::Unwritten;
 use crate::StartError;
 use crate::executor::Governing;
 use crate::shared::{Shared, charged};
@@ -99,6 +100,7 @@ struct Collector {
     rollup: RollUp,
     /// `None` before it is opened, and if it cannot be written: the operator was told.
     history: Option<HistoryWriter>,
+    unwritten: Unwritten,
     env: Env,
     pause_min: Nanos,
     names: Arc<Names>,
@@ -128,6 +130,7 @@ impl Collector {
             tenants: FxHashMap::default(),
             rollup: RollUp::default(),
             history: None,
+            unwritten: Unwritten::default(),
             env: shared.env.clone(),
             pause_min: PAUSE_MAX,
             names: Arc::default(),
@@ -185,7 +188,10 @@ impl Collector {
         is_news |= self.forget_old(now);
         let minute = minute_of(&self.env, now);
         let over = self.rollup.take_ended(minute);
-        self.write(&over, minute);
+        // What was not written before is tried again when a minute ends.
+        if !over.is_empty() {
+            self.write(over, minute);
+        }
         if is_news {
             shared.ledger.publish(Published {
                 rows: self.rows.iter().cloned().collect(),
@@ -205,12 +211,10 @@ impl Collector {
         Some(Arc::make_mut(self.tenants.entry(tenant).or_default()))
     }
 
-    fn write(&mut self, ended: &RollUpBlock, now: WallMinute) {
-        if let Some(history) = &mut self.history
-            && let Err(error) = history.append(ended, now)
-        {
-            // The file is opened anew with the next minute.
-            tracing::warn!(%error, "a minute of the ledger could not be written");
+    fn write(&mut self, ended: RollUpBlock, now: WallMinute) {
+        if let Some(history) = &mut self.history {
+            self.unwritten.push(ended, now);
+            self.unwritten.write(history, now);
         }
     }
 
@@ -218,7 +222,7 @@ impl Collector {
     fn finish(&mut self) {
         let rest = self.rollup.take_all();
         let minute = minute_of(&self.env, self.env.now());
-        self.write(&rest, minute);
+        self.write(rest, minute);
     }
 
     fn add(&mut self, shared: &Shared, ended: Vec<LedgerRow>) {

@@ -48,6 +48,8 @@ pub(super) struct HistoryWriter {
     segments: Vec<Segment>,
     /// The day being written, its file, and where the next block goes.
     open: Option<(u32, File, u64)>,
+    /// The day, and where in its file a block begins that could not be appended: it goes, or it would count twice once it is appended again.
+    failed: Option<(u32, u64)>,
 }
 
 struct Segment {
@@ -274,26 +276,47 @@ impl HistoryWriter {
             }
             segments.push(Segment { day, resolution, bytes: ByteCount(blocks.whole_len) });
         }
-        Ok(HistoryWriter { history, retention, segments, open: None })
+        Ok(HistoryWriter { history, retention, segments, open: None, failed: None })
     }
 
     /// Appends what ended by `now`, durably, and drops or merges what is beyond the retention. Blocks.
+    ///
+    /// # Errors
+    /// It is not appended: it may be tried again.
     pub(super) fn append(&mut self, block: &RollUpBlock, now: WallMinute) -> io::Result<()> {
         if block.is_empty() {
             return Ok(());
         }
+        self.cut_failed()?;
         let day = now.0 / MINUTES_A_DAY;
         let (file, at) = match self.open.take() {
             Some((of, file, at)) if of == day => (file, at),
             _ => self.open_day(day)?,
         };
         let bytes = sealed(block);
+        self.failed = Some((day, at));
         file.write_at(&bytes, at)?;
         file.sync_data_blocking()?;
+        self.failed = None;
         let end = at + bytes.len() as u64;
         self.segment(day).bytes = ByteCount(end);
         self.open = Some((day, file, end));
-        self.keep_within(now)
+        if let Err(error) = self.keep_within(now) {
+            tracing::warn!(%error, "the ledger's history has more than is kept of it");
+        }
+        Ok(())
+    }
+
+    fn cut_failed(&mut self) -> io::Result<()> {
+        if let Some((day, at)) = self.failed {
+            let file = self.history.disk.open(&self.history.path(day), OpenMode::Create, false)?;
+            if file.len()? > at {
+                file.set_len(at)?;
+                file.sync_data_blocking()?;
+            }
+            self.failed = None;
+        }
+        Ok(())
     }
 
     fn segment(&mut self, day: u32) -> &mut Segment {

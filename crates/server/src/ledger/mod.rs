@@ -16,6 +16,7 @@ mod published;
 mod recent;
 mod statement_totals;
 mod totals;
+mod unwritten;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
