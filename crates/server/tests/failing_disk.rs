@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use base::{ByteCount, Nanos, SqlState, TenantId};
 use env::{Device, DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
-use support::{Client, TestServer};
+use support::{ADMIN_PASSWORD, Client, TestServer};
 
 /// Linux's numbers of the errors.
 const EIO: i32 = 5;
@@ -25,6 +25,8 @@ struct Faults {
     read: Arc<AtomicI32>,
     write: Arc<AtomicI32>,
     sync: Arc<AtomicI32>,
+    /// Writes that succeed before the first that fails.
+    writes_left: Arc<AtomicI32>,
 }
 
 impl Faults {
@@ -32,6 +34,14 @@ impl Faults {
         match of.load(Ordering::SeqCst) {
             0 => Ok(()),
             errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    fn check_write(&self) -> io::Result<()> {
+        let one_less = |left: i32| (left > 0).then(|| left - 1);
+        match self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
+            Ok(_) => Ok(()),
+            Err(_) => Faults::check(&self.write),
         }
     }
 }
@@ -125,7 +135,7 @@ impl FileOps for FailingFile {
         Ok(len)
     }
     fn write_some_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        Faults::check(&self.faults.write)?;
+        self.faults.check_write()?;
         self.file.write_at(buf, offset).map(|()| buf.len())
     }
     fn sync_data(&self) -> io::Result<()> {
@@ -334,6 +344,44 @@ fn after_a_disks_error_nothing_is_acknowledged_and_reading_goes_on() {
 #[test]
 fn a_volume_that_breaks_its_promise_of_space_is_a_full_disk() {
     a_failed_flush_is_never_acknowledged(ENOSPC, SqlState::DISK_FULL);
+}
+
+#[test]
+fn a_drop_that_fails_leaves_the_tenants_runaway_rules() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| config.workers = Some(1));
+    server.create_tenant("acme");
+    server.admin("rowhouse").ok("CREATE RUNAWAY RULE big FOR TENANT acme AS (rows = 1000000)");
+    let as_admin = |sql: &str| {
+        let begun = Instant::now();
+        loop {
+            let answer =
+                server.connect("rowhouse", "admin", ADMIN_PASSWORD).map(|mut admin| admin.query(sql));
+            match answer {
+                Ok(answer) if answer.error.is_none() => return,
+                _ => assert!(begun.elapsed() < Duration::from_secs(120), "{sql}: the log does not recover"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    for writes in 0.. {
+        let mut admin = server.admin("rowhouse");
+        disk.log.writes_left.store(writes, Ordering::SeqCst);
+        disk.fail_log(EIO);
+        let dropped = admin.query("DROP TENANT acme").error.is_none();
+        disk.fail_log(0);
+        as_admin("ALTER SERVER RESET (policy)");
+        let mut admin = server.admin("rowhouse");
+        assert_eq!(admin.shown("SHOW TENANTS").names().contains(&"acme"), !dropped);
+        let rules: &[&str] = if dropped { &[] } else { &["big"] };
+        assert_eq!(admin.shown("SHOW RUNAWAY RULES").names(), rules, "after {writes} writes");
+        if dropped {
+            assert!(writes > 0);
+            break;
+        }
+    }
+    let server = server.restart();
+    assert!(server.admin("rowhouse").shown("SHOW RUNAWAY RULES").names().is_empty());
 }
 
 /// The log has lost positions, and nobody has appended to it since.

@@ -317,11 +317,12 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
         )
         .with_hint("Wait for its end, or end it with pg_cancel_backend."));
     }
-    runaway::forget(shared, entry.id).await?;
+    let rules = runaway::about(shared, entry.id)?;
     catalogue::mark_dropped(shared, entry.id).await?;
     shared.tenants.remove(&entry);
     // Whoever came in between the count and the removal.
     shared.sessions.drop_tenant(entry.id);
+    rules.forget().await;
     // It is gone though its file may be there yet, and so is what it was promised.
     let removed = entry.home.remove().await;
     shared.log_dir.forget(entry.id);

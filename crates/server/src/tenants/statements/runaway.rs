@@ -7,8 +7,8 @@ use base::{SqlError, SqlResult, SqlState, TenantId};
 use governor::{RunawayError, RunawayScope, RunawayTerms};
 use sql::session::OptionChange;
 
-use super::super::Subject;
 use super::super::catalogue::{self, Named};
+use super::super::claims::{Claim, Subject};
 use super::super::runaway::StoredRule;
 use super::server::apply;
 use super::{existing, skipped};
@@ -95,15 +95,31 @@ pub(super) async fn remove(shared: &Arc<Shared>, name: &str, if_exists: bool) ->
     Ok(Vec::new())
 }
 
-/// Drops the rules about a tenant alone, which is about to be dropped. The caller has claimed the tenant.
-pub(super) async fn forget(shared: &Arc<Shared>, tenant: TenantId) -> SqlResult<()> {
-    if shared.runaways.about(tenant).is_empty() {
-        return Ok(());
+/// The rules about a tenant alone that is being dropped. While this lives nobody else changes any.
+pub(super) struct RulesAbout<'a> {
+    shared: &'a Arc<Shared>,
+    names: Vec<Arc<str>>,
+    _claim: Option<Claim<'a>>,
+}
+
+/// The caller has claimed the tenant.
+///
+/// # Errors
+/// 55006 while rules are being changed.
+pub(super) fn about(shared: &Arc<Shared>, tenant: TenantId) -> SqlResult<RulesAbout<'_>> {
+    let has_any = !shared.runaways.about(tenant).is_empty();
+    let _claim = has_any.then(|| shared.claims.change(Subject::RunawayRules)).transpose()?;
+    Ok(RulesAbout { shared, names: shared.runaways.about(tenant), _claim })
+}
+
+impl RulesAbout<'_> {
+    /// Drops them, once the tenant is gone for good. What cannot be dropped is at the next start.
+    pub(super) async fn forget(self) {
+        for name in &self.names {
+            self.shared.runaways.remove(name);
+            if let Err(error) = catalogue::drop_named(self.shared, Named::RunawayRules, name).await {
+                tracing::error!(rule = &**name, %error, "a dropped tenant's runaway rule is dropped at the next start");
+            }
+        }
     }
-    let _claim = shared.claims.change(Subject::RunawayRules)?;
-    for name in shared.runaways.about(tenant) {
-        catalogue::drop_named(shared, Named::RunawayRules, &name).await?;
-        shared.runaways.remove(&name);
-    }
-    Ok(())
 }
