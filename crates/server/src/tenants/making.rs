@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{SqlError, SqlResult, SqlState, TenantId};
 
 use super::registry::TenantRow;
 use super::{Entry, Home, catalogue};
@@ -58,5 +58,17 @@ pub(super) async fn make(
 pub(super) async fn undo(shared: &Arc<Shared>, home: &Arc<Home>) -> SqlResult<()> {
     // In this order: a row that lives must have its file.
     catalogue::mark_dropped(shared, home.id()).await?;
-    home.remove().await
+    let removed = home.remove().await;
+    forget(shared, home.id());
+    removed
+}
+
+/// Lets go of what is kept of a tenant that is gone, or was never there: what it was promised, and what it used.
+pub(super) fn forget(shared: &Shared, id: TenantId) {
+    shared.log_dir.forget(id);
+    // It may have been at home on any of them.
+    shared.workers.iter().for_each(|seat| seat.handle.forget(id));
+    shared.memory_meters.forget(id);
+    shared.work_memory.forget(id);
+    shared.io_accounts.forget(id);
 }

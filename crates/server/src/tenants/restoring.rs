@@ -197,10 +197,11 @@ fn start(
     let cancelled = Arc::new(AtomicBool::new(false));
     let (task_shared, task_cancelled) = (shared.clone(), cancelled.clone());
     let task = async move {
-        let making = Making { shared: task_shared, home, source, cancelled: task_cancelled };
+        let making = Making { shared: task_shared.clone(), home, source, cancelled: task_cancelled };
         let made = making.run(new).await;
         if let Err(error) = &made {
             tracing::info!(tenant = id.0, %error, "a tenant was not made of an image");
+            making::forget(&task_shared, id);
         }
         // Whoever asked may be gone.
         let _ = tell.send(made);

@@ -325,12 +325,7 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     rules.forget().await;
     // It is gone though its file may be there yet, and so is what it was promised.
     let removed = entry.home.remove().await;
-    shared.log_dir.forget(entry.id);
-    // It may have been at home on any of them.
-    shared.workers.iter().for_each(|seat| seat.handle.forget(entry.id));
+    making::forget(shared, entry.id);
     shared.ledger.forget(entry.id);
-    shared.memory_meters.forget(entry.id);
-    shared.work_memory.forget(entry.id);
-    shared.io_accounts.forget(entry.id);
     removed.map(|()| Vec::new())
 }
