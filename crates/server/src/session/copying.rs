@@ -45,6 +45,11 @@ impl Connection {
                 };
                 Ok(HostOutcome::Done { tag: "CREATE TENANT", notices })
             }
+            evict @ HostStatement::Evict { .. } => {
+                let (shared, control) = (self.shared.clone(), self.control.clone());
+                // Raced: what is to be written first may wait for its tenant's limits for long.
+                self.race_with_client(patience, statements::run(&shared, &control, evict)).await?
+            }
             // Not raced: once begun, making or dropping a tenant goes on to its end.
             other => statements::run(&self.shared, &self.control, other).await,
         };
