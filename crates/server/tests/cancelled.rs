@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use base::{ByteCount, Nanos, SqlState};
 use support::{Client, TestServer, eventually};
 
@@ -18,6 +20,15 @@ fn with_tenant(memory: ByteCount) -> (TestServer, Client) {
     let mut acme = server.connect("acme", "acme", "pw").unwrap();
     acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text NOT NULL)");
     (server, acme)
+}
+
+/// Puts so many rows of about a page each into the table.
+fn fill(acme: &mut Client, rows: u32) {
+    for from in (0..rows).step_by(100) {
+        let row = |id| format!("({id}, '{}')", "x".repeat(6000));
+        let rows: Vec<_> = (from..rows.min(from + 100)).map(row).collect();
+        acme.ok(&format!("INSERT INTO t VALUES {}", rows.join(", ")));
+    }
 }
 
 #[test]
@@ -38,4 +49,24 @@ fn a_writer_that_waited_for_a_checkpoint_does_not_take_it_along() {
     admin.ok("SELECT rowhouse.evict('acme')");
     drop(acme);
     eventually("the tenant goes", || admin.query("DROP TENANT acme").error.is_none());
+}
+
+#[test]
+fn what_writes_under_a_tenants_limits_is_cancelled_and_is_no_hindrance_to_its_end() {
+    let (server, mut acme) = with_tenant(ByteCount::from_mib(64));
+    fill(&mut acme, 1000);
+    drop(acme);
+    let mut admin = server.admin("rowhouse");
+    admin.ok("ALTER TENANT acme SET (iops_max = 1)");
+    admin.ok("SET statement_timeout = '200ms'");
+    let begun = Instant::now();
+    assert_eq!(admin.fails("SELECT rowhouse.evict('acme')"), SqlState::QUERY_CANCELED);
+    // Its checkpoint goes on, and would for minutes.
+    admin.ok("SET statement_timeout = 0");
+    eventually("the session has ended", || {
+        let dropped = admin.query("DROP TENANT acme").error;
+        dropped.is_none_or(|error| error.state != SqlState::OBJECT_IN_USE)
+    });
+    assert_eq!(admin.fails("DROP TENANT acme"), SqlState::INVALID_CATALOG_NAME);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }

@@ -761,6 +761,7 @@ impl Home {
     pub(crate) async fn remove(self: &Arc<Home>) -> SqlResult<()> {
         let home = self.clone();
         let task = self.spawn(async move {
+            home.hurry_checkpoint();
             while home.cell.with(|state| state.checkpointing) || home.phase.load(Ordering::Relaxed) == OPENING
             {
                 env::sleep(Nanos::from_millis(1)).await;

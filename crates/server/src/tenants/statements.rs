@@ -323,6 +323,8 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     // Whoever came in between the count and the removal.
     shared.sessions.drop_tenant(entry.id);
     rules.forget().await;
+    // A checkpoint or a replay under way has to end first, and is not to wait for limits of who is gone.
+    entry.home.set_promise(&Promise::default());
     // It is gone though its file may be there yet, and so is what it was promised.
     let removed = entry.home.remove().await;
     making::forget(shared, entry.id);
