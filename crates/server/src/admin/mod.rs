@@ -8,13 +8,18 @@ mod tenant_figures;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use env::{Env, JoinHandle, ShutdownSignal};
+use futures::stream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 pub(crate) use exposition::{Distribution, Exposition};
 pub(crate) use listener::Peer;
@@ -24,6 +29,13 @@ use crate::console::{self, Console, IpNetwork};
 use crate::shared::Shared;
 use listener::AdminListener;
 use tenant_figures::Chosen;
+
+/// Scrapes that are answered at a time. With a thousand tenants an answer has megabytes, which wait for whoever reads slowly, and anybody may ask.
+const SCRAPES_MAX: usize = 16;
+/// How long who asked may read.
+const READ_MAX: Duration = Duration::from_secs(20);
+/// What is written of an answer at once.
+const PIECE_LEN: usize = 64 << 10;
 
 /// The administrator's HTTP server.
 pub(crate) struct AdminServer {
@@ -36,8 +48,10 @@ pub(crate) struct AdminServer {
 #[derive(Clone)]
 struct Served {
     shared: Weak<Shared>,
-    /// One scrape at a time.
+    /// One scrape is made at a time.
     chosen: Arc<Mutex<Chosen>>,
+    /// Of scrapes whose answers are not read yet.
+    scrapes: Arc<Semaphore>,
 }
 
 impl AdminServer {
@@ -51,8 +65,14 @@ impl AdminServer {
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Result<AdminServer, StartError> {
         let stop = ShutdownSignal::default();
-        let (stopped, served) =
-            (stop.clone(), Served { shared: Arc::downgrade(shared), chosen: Arc::default() });
+        let (stopped, served) = (
+            stop.clone(),
+            Served {
+                shared: Arc::downgrade(shared),
+                chosen: Arc::default(),
+                scrapes: Arc::new(Semaphore::new(SCRAPES_MAX)),
+            },
+        );
         let console = Console::new(shared, address, tls.is_some());
         let (env, proxies) = (shared.env.clone(), shared.config.admin_proxies.clone());
         let (tell, told) = mpsc::sync_channel(1);
@@ -132,11 +152,58 @@ async fn health(State(served): State<Served>) -> impl IntoResponse {
     (StatusCode::OK, "ok\n")
 }
 
-async fn metrics(State(served): State<Served>) -> impl IntoResponse {
+async fn metrics(State(served): State<Served>) -> Response {
+    let Ok(permit) = served.scrapes.clone().try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many scrapes at a time\n").into_response();
+    };
     let render = |shared: Arc<Shared>| {
         let mut chosen = served.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         metrics::render(&shared, &mut chosen)
     };
     let text = served.shared.upgrade().map(render).unwrap_or_default();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+    let kind = (header::CONTENT_TYPE, "text/plain; version=0.0.4".to_owned());
+    let len = (header::CONTENT_LENGTH, text.len().to_string());
+    ([kind, len], body_of(text, permit)).into_response()
+}
+
+/// Has the permit until all of the text is on its way. Pieces are copies: one that waits keeps no more than itself.
+fn body_of(text: String, permit: OwnedSemaphorePermit) -> Body {
+    let until = Instant::now() + READ_MAX;
+    let pieces = stream::unfold((text, 0, permit), move |(text, at, permit)| async move {
+        let piece = text.as_bytes()[at..].chunks(PIECE_LEN).next().map(Bytes::copy_from_slice)?;
+        if Instant::now() > until {
+            return Some((Err(io::Error::from(io::ErrorKind::TimedOut)), (String::new(), 0, permit)));
+        }
+        let next = at + piece.len();
+        Some((Ok(piece), (text, next, permit)))
+    });
+    Body::from_stream(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_scrape_counts_until_it_is_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let scrapes = Arc::new(Semaphore::new(1));
+        let text: String = (0..50_000).map(|n| format!("{n}\n")).collect();
+        for read in [text.len(), PIECE_LEN] {
+            let permit = scrapes.clone().try_acquire_owned().expect("nobody reads");
+            let mut pieces = body_of(text.clone(), permit).into_data_stream();
+            let mut there = Vec::new();
+            while there.len() < read {
+                assert_eq!(scrapes.available_permits(), 0);
+                let piece = runtime.block_on(pieces.next()).expect("there is more");
+                there.extend_from_slice(&piece.expect("it is text"));
+            }
+            assert!(text.as_bytes().starts_with(&there));
+            // All of it was read, or who reads has left.
+            drop(pieces);
+            assert_eq!(scrapes.available_permits(), 1);
+        }
+    }
 }
