@@ -116,6 +116,13 @@ impl<'a> View<'a> {
         if self.unasked == 0 { self.ask() } else { Ok(()) }
     }
 
+    /// As [`View::step`], before work that takes as long as many steps do.
+    ///
+    /// Errors: [`Interrupt::Asked`].
+    pub fn look(&mut self) -> Step<()> {
+        self.ask()
+    }
+
     /// Ends a turn of a statement that goes on in another one; the session is told of the steps since it was last asked.
     pub(crate) fn end_turn(&mut self) -> Interrupt {
         let steps = self.unasked_of - self.unasked;
@@ -127,7 +134,7 @@ impl<'a> View<'a> {
 
     #[cold]
     fn ask(&mut self) -> Step<()> {
-        let steps = self.unasked_of;
+        let steps = self.unasked_of - self.unasked;
         self.unasked_of = if self.tenant.in_turn { STEPS_UNASKED_IN_TURN } else { STEPS_UNASKED };
         self.unasked = self.unasked_of;
         self.tenant.shed_in_turn();

@@ -228,9 +228,15 @@ impl Table {
 
     /// Whether a constraint of this table is called `name`.
     pub fn has_constraint(&self, name: &str) -> bool {
-        self.checks.iter().any(|c| c.name == name)
-            || self.foreign_keys.iter().any(|k| k.name == name)
-            || self.indexes.iter().any(|i| i.constraint.is_some() && i.name == name)
+        self.constraint_names().any(|own| own == name)
+    }
+
+    /// The names of its constraints.
+    pub(crate) fn constraint_names(&self) -> impl Iterator<Item = &str> {
+        let checks = self.checks.iter().map(|check| check.name.as_str());
+        let keys = self.foreign_keys.iter().map(|key| key.name.as_str());
+        let unique = self.indexes.iter().filter(|index| index.constraint.is_some());
+        checks.chain(keys).chain(unique.map(|index| index.name.as_str()))
     }
 
     /// Brings the derived row layout in line with the columns; call after changing them.

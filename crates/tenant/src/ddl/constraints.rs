@@ -1,8 +1,10 @@
 //! Constraints: primary keys, unique, CHECK and foreign keys.
 
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashSet;
 use types::{CatalogNames, TypeMod};
 
 use super::indexes::check_key_type;
@@ -398,19 +400,30 @@ impl Ddl<'_> {
 
     /// The first form of a made-up name that no constraint of the table's schema has.
     fn free_constraint_name(&self, table: &Table, name: &MadeUpName<'_>) -> String {
-        name.free(|name| self.has_constraint_in_schema(table, name))
+        self.free_name_of(table, name, |_| false)
     }
 
     /// The same for a constraint that is an index too, and so has no relation's name either.
     fn free_key_name(&self, table: &Table, name: &MadeUpName<'_>) -> String {
-        let is_relation = |name: &str| self.catalog().relation_in(table.schema, name).is_some();
-        name.free(|name| is_relation(name) || self.has_constraint_in_schema(table, name))
+        self.free_name_of(table, name, |name| self.catalog().relation_in(table.schema, name).is_some())
     }
 
     /// `table` is as it will be, which the catalog does not know yet.
-    fn has_constraint_in_schema(&self, table: &Table, name: &str) -> bool {
-        let mut others = self.catalog().tables().filter(|other| other.schema == table.schema);
-        table.has_constraint(name) || others.any(|other| other.has_constraint(name))
+    fn free_name_of(&self, table: &Table, name: &MadeUpName<'_>, taken: impl Fn(&str) -> bool) -> String {
+        let others = || self.catalog().tables().filter(|other| other.schema == table.schema);
+        // Most take the first name that comes; who does not may have to try very many.
+        let (is_first, known) = (Cell::new(true), OnceCell::new());
+        let has_constraint = |name: &str| match is_first.replace(false) {
+            true => table.has_constraint(name) || others().any(|other| other.has_constraint(name)),
+            false => {
+                let names = || -> FxHashSet<&str> {
+                    let others = others().flat_map(|other| other.constraint_names());
+                    table.constraint_names().chain(others).collect()
+                };
+                known.get_or_init(names).contains(name)
+            }
+        };
+        name.free(|name| taken(name) || has_constraint(name))
     }
 }
 

@@ -148,6 +148,8 @@ impl Ddl<'_> {
         let mut lines = Vec::new();
         let mut next = 0;
         while next < doomed.len() {
+            // Each looks through the catalog.
+            self.view.look()?;
             for edge in dependents_of(self.catalog(), self.named, doomed[next]) {
                 if doomed.contains(&edge.dependent) || goes_along(self.catalog(), &doomed, edge.dependent) {
                     continue;
@@ -170,6 +172,7 @@ impl Ddl<'_> {
         }
         // What hangs on a table goes before the table does.
         for dependent in doomed.into_iter().rev() {
+            self.view.look()?;
             self.drop_one(dependent)?;
         }
         Ok(dropped)

@@ -36,6 +36,10 @@ pub use made_up_name::MadeUpName;
 pub use tables::NewTable;
 pub use types_and_views::LabelSide;
 
+/// Constraints of a table that is changed without asking its session whether that is still wanted: copying them and looking at their names takes
+/// some 50 us.
+const CONSTRAINTS_UNASKED: usize = 256;
+
 /// What happens to objects that depend on what is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Behavior {
@@ -144,7 +148,11 @@ impl<'a> Ddl<'a> {
     /// A table to change: locked, and cloned from the catalog. Put it back with [`Catalog::put_table`].
     pub(crate) fn open_table(&mut self, oid: Oid) -> Step<Table> {
         self.lock_exclusive(oid)?;
-        Ok((*self.view.table(oid)?).clone())
+        let table = self.view.table(oid)?;
+        if table.constraint_names().nth(CONSTRAINTS_UNASKED).is_some() {
+            self.view.look()?;
+        }
+        Ok((*table).clone())
     }
 
     /// Errors: 42P07 where a relation of the schema has the name.
