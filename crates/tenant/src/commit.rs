@@ -10,7 +10,7 @@ use base::{CommitNo, Lsn, SqlError, SqlState, TreeId};
 use btree::{Cleared, Put};
 use storage::PageFault;
 
-use crate::catalog::{RecordChange, RecordKind, encode_record};
+use crate::catalog::{RecordChange, RecordKind, TEXTS_LEN_MAX, encode_record};
 use crate::interrupt::Step;
 use crate::locks::{Acquired, Scope, WaitPolicy};
 use crate::overlay::Change;
@@ -42,7 +42,7 @@ impl Tenant {
     /// Commits: validates, appends one redo record, applies the changes, lets go of the locks. Memory only; the changes
     /// survive power loss when the log is durable through [`Committed::wait_for`].
     ///
-    /// Errors: 40001 for SERIALIZABLE, 54000 for a definition that no tree takes, 53100 and 58030 when the log takes no more; the transaction is then aborted. Panics if foreign key checks are still due.
+    /// Errors: 40001 for SERIALIZABLE, 54000 for a definition that no tree takes and for too long texts of all, 53100 and 58030 when the log takes no more; the transaction is then aborted. Panics if foreign key checks are still due.
     pub fn commit(&mut self, mut txn: Txn, redo: &mut dyn RedoSink) -> Result<Committed, SqlError> {
         assert!(txn.checks.is_empty(), "the last statement was finished");
         assert!(!txn.has_checks_due(), "what was put off was checked");
@@ -56,7 +56,7 @@ impl Tenant {
             return Err(error);
         }
         let records = self.catalog_changes(&txn);
-        if let Err(error) = require_short_values(&records) {
+        if let Err(error) = require_short_values(&records).and_then(|()| self.require_few_texts(&txn)) {
             self.abort(txn);
             return Err(error);
         }
@@ -71,6 +71,20 @@ impl Tenant {
         self.apply_transaction(&mut txn, commit, lsn, &records);
         self.end(txn);
         Ok(Committed { wait_for: lsn, commit: Some(commit) })
+    }
+
+    /// Errors: 54000 where the transaction's definitions have more texts than those of a database may, and than before.
+    pub(crate) fn require_few_texts(&self, txn: &Txn) -> Result<(), SqlError> {
+        match &txn.catalog {
+            Some(catalog) if catalog.has_too_many_texts(&self.catalog) => {
+                let detail = format!(
+                    "Queries of views, defaults, conditions and comments of a database take at most {TEXTS_LEN_MAX} bytes together."
+                );
+                let message = "too long texts in the definitions of the database";
+                Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_detail(detail))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn validate(&self, txn: &Txn) -> Result<(), SqlError> {

@@ -54,6 +54,19 @@ impl Relation {
         }
     }
 
+    /// Bytes of its texts, other names than its own.
+    fn texts_len(&self) -> usize {
+        match self {
+            Relation::Table(table) => {
+                let defaults = table.columns.iter().filter_map(|column| column.default.as_deref());
+                let checks = table.checks.iter().map(|check| &*check.expression);
+                defaults.chain(checks).map(str::len).sum()
+            }
+            Relation::View(view) => view.sql.len(),
+            Relation::Index(..) | Relation::Sequence(_) => 0,
+        }
+    }
+
     /// Whether both are the same version of the same object.
     pub(crate) fn is_same(&self, other: &Relation) -> bool {
         match (self, other) {
@@ -355,11 +368,16 @@ impl Catalog {
         self.changed();
     }
     pub(crate) fn set_comment(&mut self, object: Oid, column: Option<usize>, text: Option<&str>) {
-        match text {
-            Some(text) => self.comments.insert((object, column), text.into()),
+        self.put_comment(object, column, text.map(Into::into));
+        self.changed();
+    }
+    pub(crate) fn put_comment(&mut self, object: Oid, column: Option<usize>, text: Option<Arc<str>>) {
+        self.texts_len += text.as_ref().map_or(0, |text| text.len());
+        let before = match text {
+            Some(text) => self.comments.insert((object, column), text),
             None => self.comments.remove(&(object, column)),
         };
-        self.changed();
+        self.texts_len -= before.map_or(0, |text| text.len());
     }
 
     /// Puts a table in or replaces it, with the names of its indexes.
@@ -390,20 +408,20 @@ impl Catalog {
     pub(crate) fn remove_comments(&mut self, oid: Oid) {
         let keys: Vec<_> =
             self.comments.range((oid, None)..=(oid, Some(usize::MAX))).map(|(k, _)| *k).collect();
-        keys.iter().for_each(|key| {
-            self.comments.remove(key);
-        });
+        keys.into_iter().for_each(|(object, column)| self.put_comment(object, column, None));
         self.changed();
     }
 
     fn link(&mut self, relation: Relation) {
         self.relation_names.insert((relation.schema(), relation.name().into()), relation.oid());
+        self.texts_len += relation.texts_len();
         self.relations.insert(relation.oid(), relation);
         self.changed();
     }
 
     fn unlink(&mut self, oid: Oid) {
         let Some(old) = self.relations.remove(&oid) else { return };
+        self.texts_len -= old.texts_len();
         self.unlink_name(&old);
         if let Relation::Table(table) = old {
             for index in &table.indexes {

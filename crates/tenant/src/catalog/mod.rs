@@ -65,9 +65,20 @@ pub struct Catalog {
     statistics: FxHashMap<Oid, Arc<TableStatistics>>,
     /// `None` where nothing is said of the database as a whole.
     database: Option<Arc<Database>>,
+    /// Bytes of what its definitions have in texts of any length.
+    texts_len: usize,
 }
 
+/// Bytes of the texts of a database's definitions together: queries of views, defaults, conditions, comments. All are in memory while the tenant is
+/// open, in nobody's budget.
+pub(crate) const TEXTS_LEN_MAX: usize = 64 << 20;
+
 impl Catalog {
+    /// Whether it has more texts than a database may, and more than `before`.
+    pub(crate) fn has_too_many_texts(&self, before: &Catalog) -> bool {
+        self.texts_len > TEXTS_LEN_MAX.max(before.texts_len)
+    }
+
     /// Bytes that a copy takes, about: what two share until it changes is in neither.
     pub(crate) fn footprint(&self) -> u64 {
         let found = self.relations.len() + self.relation_names.len() + self.statistics.len();

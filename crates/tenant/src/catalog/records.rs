@@ -204,12 +204,8 @@ impl Catalog {
             (RecordKind::View, Some(v)) => self.put_view(decode_record(v)?),
             (RecordKind::Sequence, Some(v)) => self.put_sequence(decode_record(v)?),
             (RecordKind::Table | RecordKind::View | RecordKind::Sequence, None) => self.remove_relation(oid),
-            (RecordKind::Comment, Some(v)) => {
-                self.comments.insert((oid, key.column), decode_record(v)?);
-            }
-            (RecordKind::Comment, None) => {
-                self.comments.remove(&(oid, key.column));
-            }
+            (RecordKind::Comment, Some(v)) => self.put_comment(oid, key.column, Some(decode_record(v)?)),
+            (RecordKind::Comment, None) => self.put_comment(oid, key.column, None),
             (RecordKind::Statistics, Some(v)) => {
                 self.statistics.insert(oid, Arc::new(decode_record(v)?));
             }

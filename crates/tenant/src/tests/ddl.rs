@@ -418,3 +418,46 @@ fn a_long_value_of_a_new_column_is_in_its_rows_and_not_in_the_definition() {
     check_replay(&mut fixture, &[t]);
     assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
 }
+
+#[test]
+fn the_texts_of_definitions_have_a_limit_together() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let long = "x".repeat(30 << 20);
+    let refused = |result: Result<(), SqlError>| assert_eq!(result.unwrap_err().state().as_str(), "54000");
+    let comment = |fixture: &mut Fixture, column, text: Option<&str>| {
+        fixture.ddl(|ddl| {
+            ddl.set_comment(t, column, text);
+            Ok(())
+        })
+    };
+    comment(&mut fixture, None, Some(&long)).unwrap();
+    comment(&mut fixture, Some(0), Some(&long)).unwrap();
+    refused(comment(&mut fixture, Some(1), Some(&long)));
+    refused(fixture.ddl(|ddl| ddl.set_default(t, 1, Some(&long))));
+    refused(fixture.ddl(|ddl| ddl.add_check(t, None, &long, vec![1], true).map(drop)));
+    refused(fixture.ddl(|ddl| {
+        Ok(ddl.create_view(ViewDefinition { sql: long[..].into(), ..view_named("w") }).map(drop)?)
+    }));
+    assert_eq!(fixture.tenant.catalog().comment(t, Some(1)), None);
+    // As often as one likes in place of another one.
+    for _ in 0..3 {
+        comment(&mut fixture, None, Some(&long)).unwrap();
+    }
+    // Nor within one transaction.
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let say = |view: &mut View<'_>| {
+        view.ddl()?.set_comment(t, Some(1), Some(&long));
+        Ok(())
+    };
+    fixture.run(&mut txn, say).unwrap();
+    assert_eq!(error_of(fixture.run(&mut txn, say)).state().as_str(), "54000");
+    fixture.tenant.abort(txn);
+    comment(&mut fixture, Some(0), None).unwrap();
+    fixture.ddl(|ddl| ddl.set_default(t, 1, Some(&long))).unwrap();
+    fixture.ddl(|ddl| ddl.drop_relations(&[t], Behavior::Restrict).map(drop)).unwrap();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let twice = "x".repeat(60 << 20);
+    fixture.ddl(|ddl| ddl.set_default(t, 1, Some(&twice))).unwrap();
+    assert_eq!(fixture.replayed().table(t).columns[1].default.as_deref(), Some(&twice[..]));
+}
