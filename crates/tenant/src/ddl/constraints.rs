@@ -201,16 +201,16 @@ impl Ddl<'_> {
         Ok(())
     }
 
-    /// Adds a foreign key; both tables wait for it.
+    /// Adds a foreign key; writers of both tables wait for it, and readers do not.
     ///
     /// Errors: 42830 where the referenced columns are not unique, 42804 where types do not compare, 23503, 42710; 0A000
     /// for SET DEFAULT.
     pub fn add_foreign_key(&mut self, table: Oid, new: NewForeignKey) -> Step<Oid> {
-        let mut referencing = self.open_table(table)?;
+        let mut referencing = self.open_against_writers(table)?;
         let referenced = if new.referenced_table == table {
             referencing.clone()
         } else {
-            self.open_table(new.referenced_table)?
+            self.open_against_writers(new.referenced_table)?
         };
         if [new.on_delete, new.on_update].contains(&ReferentialAction::SetDefault) {
             return Err(SqlError::unsupported("ON DELETE or ON UPDATE SET DEFAULT").into());
@@ -250,6 +250,12 @@ impl Ddl<'_> {
             self.check_all_references(table, oid)?;
         }
         Ok(oid)
+    }
+
+    /// As [`Ddl::open_table`], where the rows stay as they are: whoever reads them may go on.
+    fn open_against_writers(&mut self, table: Oid) -> Step<Table> {
+        self.view.lock_table(table, TableLock::ShareRowExclusive, WaitPolicy::Wait)?;
+        Ok((*self.view.table(table)?).clone())
     }
 
     /// Checks a foreign key for all rows of its table, now whatever its deferral.
@@ -320,7 +326,7 @@ impl Ddl<'_> {
     ///
     /// Errors: 23503.
     pub fn validate_foreign_key(&mut self, table: Oid, constraint: Oid) -> Step<()> {
-        let mut opened = self.open_table(table)?;
+        let mut opened = self.open_against_writers(table)?;
         let key = opened.foreign_keys.iter_mut().find(|key| key.oid == constraint);
         let key = key.expect("the caller found the constraint");
         key.validated = true;

@@ -533,3 +533,25 @@ fn a_reference_that_another_one_is_about_to_delete_is_waited_for() {
     assert_eq!(outcome.unwrap_err().state().as_str(), "23503");
     fixture.tenant.abort(first);
 }
+
+#[test]
+fn whoever_reads_does_not_wait_for_a_foreign_key_that_is_added_or_validated() {
+    let (mut fixture, parent, child) = family(ReferentialAction::NoAction);
+    let other = fixture.create("other", &[("id", PgType::Int4), ("parent_id", PgType::Int4)], 1);
+    let key = NewForeignKey { rows: RowsNow::NotValid, ..reference(parent, ReferentialAction::NoAction) };
+    let not_valid = fixture.ddl(|ddl| ddl.add_foreign_key(child, key)).unwrap();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture
+        .run(&mut txn, |view| {
+            view.ddl()?.add_foreign_key(other, reference(parent, ReferentialAction::NoAction))?;
+            view.ddl()?.validate_foreign_key(child, not_valid)
+        })
+        .unwrap();
+    for table in [parent, child, other] {
+        let mut lock = |mode| fixture.auto(|view| view.lock_table(table, mode, WaitPolicy::NoWait));
+        lock(TableLock::AccessShare).unwrap();
+        assert_eq!(lock(TableLock::RowExclusive).unwrap_err().state().as_str(), "55P03");
+    }
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.insert(other, vec![int(1), int(77)]).unwrap_err().state().as_str(), "23503");
+}
