@@ -226,12 +226,13 @@ impl Shared {
         })
     }
 
-    /// Takes a tenant's account out if only this table and the worker's queue hold it. On the worker's thread, which forgets the queue before it does anything else: its number goes to
-    /// another tenant.
-    pub(super) fn retire(&self, tenant: TenantId) -> bool {
+    /// Takes a tenant's account out if only this table and the worker's queue hold it, where it `has_queue`: else who is about to stand in one may. On the worker's thread, which forgets
+    /// the queue before it does anything else: its number goes to another tenant.
+    pub(super) fn retire(&self, tenant: TenantId, has_queue: bool) -> bool {
         let mut accounts = lock(&self.accounts);
         // New holders come from this table alone, which is locked.
-        let unused = accounts.by_tenant.get(&tenant).is_some_and(|account| Arc::strong_count(account) <= 2);
+        let known = 1 + usize::from(has_queue);
+        let unused = accounts.by_tenant.get(&tenant).is_some_and(|account| Arc::strong_count(account) <= known);
         if unused && let Some(account) = accounts.by_tenant.remove(&tenant) {
             accounts.free.push(account.queue);
         }
@@ -323,7 +324,7 @@ impl WorkerHandle {
         self.0.send(Message::ThreadsWanted(self.0.account(tenant), threads));
     }
 
-    /// Forgets a dropped tenant once its tasks have ended; where one still lives its account (some 200 bytes) stays.
+    /// Forgets a dropped tenant, once its tasks and queries' threads have ended.
     pub fn forget(&self, tenant: TenantId) {
         self.0.send(Message::Forget(tenant));
     }

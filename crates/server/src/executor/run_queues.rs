@@ -382,6 +382,11 @@ impl RunQueues {
         }
     }
 
+    /// Whether the tenant has, or had, work here.
+    pub(super) fn has_queue(&self, tenant: TenantId) -> bool {
+        self.by_tenant.contains_key(&tenant)
+    }
+
     /// Whether no work of the tenant is ready or held.
     pub(super) fn is_idle(&self, tenant: TenantId) -> bool {
         let index = self.by_tenant.get(&tenant);

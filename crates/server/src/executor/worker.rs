@@ -58,6 +58,8 @@ pub struct Worker {
     raised_itself: Option<Nanos>,
     reconciled_at: Nanos,
     thread_cpu: Nanos,
+    /// Dropped tenants of which a task or a query's thread is left.
+    to_forget: Vec<TenantId>,
     // Declared last: the ring goes after everything that may still refer to it.
     reactor: Reactor,
 }
@@ -324,6 +326,7 @@ impl Worker {
             raised_itself: None,
             reconciled_at: env.now(),
             thread_cpu: reactor.enter(|| env.clock.thread_cpu()),
+            to_forget: Vec::new(),
             env: env.clone(),
             reactor,
         })
@@ -498,15 +501,25 @@ impl Worker {
                 }
                 Message::Forget(tenant) => {
                     let now = self.local.now.get();
-                    if queues.is_idle(tenant) && self.local.shared.retire(tenant) {
-                        queues.forget(tenant, now);
-                        self.governing.cpu.meters().forget(tenant);
+                    if !self.try_forget(tenant, &mut queues, now) {
+                        self.to_forget.push(tenant);
                     }
                     self.io.borrow_mut().forget(tenant, now);
                 }
             }
         }
         self.mail = mail;
+    }
+
+    /// Forgets a dropped tenant unless something of it is left here; whether nothing is.
+    fn try_forget(&self, tenant: TenantId, queues: &mut RunQueues, now: Nanos) -> bool {
+        let shared = &self.local.shared;
+        if !queues.is_idle(tenant) || !shared.retire(tenant, queues.has_queue(tenant)) {
+            return self.handle.account_if_known(tenant).is_none();
+        }
+        queues.forget(tenant, now);
+        self.governing.cpu.meters().forget(tenant);
+        true
     }
 
     fn poll_ready(&mut self, local: &Local, completions: &mut usize) -> io::Result<usize> {
@@ -614,6 +627,11 @@ impl Worker {
             self.thread_cpu = thread_cpu;
             local.reconciled_cpu.set(thread_cpu);
             self.reconciled_at = now;
+            if !self.to_forget.is_empty() {
+                let mut left = std::mem::take(&mut self.to_forget);
+                left.retain(|tenant| !self.try_forget(*tenant, &mut local.queues.borrow_mut(), now));
+                self.to_forget = left;
+            }
             if self.raised_itself.is_some_and(|at| now - at >= RAISED_TIME) {
                 self.raised_itself = None;
                 let _ = self.env.threads.current().set_priority(Priority::Normal);
