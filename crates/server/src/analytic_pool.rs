@@ -267,10 +267,11 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         events.end_wait(env.now() - since);
         // All threads of the server take its lock: here and at the end, where this one is at the ordinary priority and nobody waits for it.
         let meter = work_memory.statement(tenant, env.now());
+        // The session's worker looks at what the thread takes, under a lock.
+        events.begin_thread(env.threads.current());
         let held = events.control.held();
         let proxy = Rc::new(Proxy::enter(env, &queue.worker, tenant, is_promised, held, &background));
         permits.work_for(&events.control, &proxy);
-        events.begin_thread(env.threads.current());
         let place = Place::new(queue, tenant, kind);
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.
@@ -283,9 +284,9 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
         }
         permits.rest();
-        events.end_thread();
         drop(around);
         drop(proxy);
+        events.end_thread();
         meter.end(env.now());
         place.end();
         events.close_producer();

@@ -109,14 +109,27 @@ impl Channel {
     /// Hands an event to the session, in whose channel there must be room first: others have the thread's place meanwhile. False if
     /// nobody wants the result, or it took too long while others waited for a thread.
     pub(super) fn send(&self, event: AnalyticEvent, proxy: &Proxy, place: &Place<'_>) -> bool {
-        let is_full = self.is_full(&lock(&self.state));
+        // The session's worker takes the same locks.
+        let event = match proxy.sharing_locks(|| self.push_if_room(event)) {
+            Ok(is_wanted) => return is_wanted,
+            Err(event) => event,
+        };
         // Out of the run queue.
-        if is_full && !proxy.blocked(|| place.while_client_reads(self)) {
-            self.push(AnalyticEvent::Done(Err(not_read())));
-            return false;
-        }
+        let is_room = proxy.blocked_sharing_locks(|| place.while_client_reads(self));
         // One producer: the room that was found stays.
-        self.push(event)
+        proxy.sharing_locks(|| match is_room {
+            true => self.push(event),
+            false => {
+                self.push(AnalyticEvent::Done(Err(not_read())));
+                false
+            }
+        })
+    }
+
+    /// Gives the event back if there is no room for it.
+    fn push_if_room(&self, event: AnalyticEvent) -> Result<bool, AnalyticEvent> {
+        let is_full = self.is_full(&lock(&self.state));
+        if is_full { Err(event) } else { Ok(self.push(event)) }
     }
 
     fn is_full(&self, state: &ChannelState) -> bool {

@@ -232,7 +232,8 @@ impl Shared {
         let mut accounts = lock(&self.accounts);
         // New holders come from this table alone, which is locked.
         let known = 1 + usize::from(has_queue);
-        let unused = accounts.by_tenant.get(&tenant).is_some_and(|account| Arc::strong_count(account) <= known);
+        let unused =
+            accounts.by_tenant.get(&tenant).is_some_and(|account| Arc::strong_count(account) <= known);
         if unused && let Some(account) = accounts.by_tenant.remove(&tenant) {
             accounts.free.push(account.queue);
         }

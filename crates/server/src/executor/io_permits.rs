@@ -96,7 +96,7 @@ impl IoPermits for WorkerPermits {
         let answer = Arc::new(Answer { ticket: AtomicU64::new(WAITING), thread: std::thread::current() });
         let asked =
             IoAsked { tenant: account.tenant(), volume, len, answer: answer.clone(), proxy: proxy.clone() };
-        let given = env::blocked(|| {
+        let ask = || {
             self.worker.0.send(Message::AskIo(asked));
             loop {
                 match answer.ticket.load(Ordering::Acquire) {
@@ -104,6 +104,11 @@ impl IoPermits for WorkerPermits {
                     given => return given,
                 }
             }
+        };
+        // Until the answer: the worker changes what is known of the thread when it gives it.
+        let given = env::blocked(|| match &proxy {
+            Some(proxy) => proxy.sharing_locks(ask),
+            None => ask(),
         });
         let ticket = IoTicket(u32::try_from(given).ok()?);
         let worker = self.worker.clone();

@@ -9,10 +9,11 @@
 //!
 //! A thread that waits is in no queue, so nobody picks it for the little that it does around its wait. At `SCHED_IDLE` that would take until its core has nothing else to do, a second and
 //! more beside a worker that always has, and what the thread holds others would wait for as long. So it runs at the ordinary priority while it has leave to read or write, that is a place at the
-//! device; and if its tenant is promised processor time, whenever it waits.
+//! device; and if its tenant is promised processor time, whenever it waits. So it does, too, for as long as it takes locks that workers take ([`ProxyState::sharing_locks`]): preempted in the midst
+//! of one it would stop a worker for as long.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::{Nanos, TenantId};
@@ -42,6 +43,8 @@ pub(super) struct ProxyState {
     thread: std::thread::Thread,
     /// Its tenant is promised processor time.
     is_promised: bool,
+    /// The worker wants the thread raised. Written by the worker.
+    is_raised: AtomicBool,
     /// What the thread does that decides its priority. Locked by the thread for as long as it takes to change the two together, and by the worker where it has not to wait for that.
     doing: Mutex<Doing>,
 }
@@ -49,12 +52,12 @@ pub(super) struct ProxyState {
 /// What a thread's priority comes from.
 struct Doing {
     waits: bool,
+    /// It takes locks that workers take.
+    shares_locks: bool,
     /// It has leave to read or write.
     has_leave: bool,
     /// Its place has ended.
     has_ended: bool,
-    /// What its worker wants it to be at.
-    of_worker: Priority,
     /// What it is at.
     is_at: Priority,
 }
@@ -64,20 +67,26 @@ impl ProxyState {
         self.wants.load(Ordering::SeqCst)
     }
 
-    /// Sets the thread's priority, for as long as it is in no case at the ordinary one. By the worker.
+    /// Has the thread raised, or as low as can be, for as long as it is in no case at the ordinary priority. By the worker.
     ///
     /// # Errors
     /// The privilege is missing.
-    pub(super) fn set_priority(&self, priority: Priority) -> io::Result<()> {
-        // A thread that holds the lock is about to wait, or to end.
+    pub(super) fn set_raised(&self, is_raised: bool) -> io::Result<()> {
+        self.is_raised.store(is_raised, Ordering::SeqCst);
+        // A thread that holds the lock now looks again once it has let go of it.
+        fence(Ordering::SeqCst);
         let Ok(mut doing) = self.doing.try_lock() else { return Ok(()) };
-        doing.of_worker = priority;
-        self.apply(&mut doing)
+        self.apply(&mut doing, is_raised)
     }
 
-    fn apply(&self, doing: &mut Doing) -> io::Result<()> {
-        let is_ordinary = doing.has_ended || doing.has_leave || (doing.waits && self.is_promised);
-        let wanted = if is_ordinary { Priority::Normal } else { doing.of_worker };
+    fn apply(&self, doing: &mut Doing, is_raised: bool) -> io::Result<()> {
+        let is_ordinary =
+            doing.has_ended || doing.has_leave || doing.shares_locks || (doing.waits && self.is_promised);
+        let wanted = match is_raised {
+            _ if is_ordinary => Priority::Normal,
+            true => Priority::ProxyRaised,
+            false => Priority::ProxyIdle,
+        };
         if doing.is_at != wanted {
             self.control.set_priority(wanted)?;
             doing.is_at = wanted;
@@ -89,7 +98,25 @@ impl ProxyState {
     fn change(&self, change: impl FnOnce(&mut Doing)) {
         let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut doing);
-        let _ = self.apply(&mut doing);
+        loop {
+            let is_raised = self.is_raised.load(Ordering::SeqCst);
+            let _ = self.apply(&mut doing, is_raised);
+            drop(doing);
+            fence(Ordering::SeqCst);
+            if self.is_raised.load(Ordering::SeqCst) == is_raised {
+                return;
+            }
+            // The worker found it locked.
+            doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Runs `body`, which takes locks that workers take and holds them for a moment, at the ordinary priority. By the thread; not within another one.
+    pub(super) fn sharing_locks<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.change(|doing| doing.shares_locks = true);
+        let result = body();
+        self.change(|doing| doing.shares_locks = false);
+        result
     }
 
     /// The thread is about to be given leave to read or write. By the worker, while the thread waits for that and changes nothing.
@@ -156,8 +183,6 @@ impl Proxy {
         background: &Background,
     ) -> Proxy {
         let control = env.threads.current();
-        // Lowering oneself is always allowed; should it fail the thread merely competes at its present priority.
-        let _ = control.set_priority(Priority::ProxyIdle);
         let charged_until = control.cpu_time().unwrap_or_default().0;
         let state = ProxyState {
             account: worker.0.account(tenant),
@@ -169,16 +194,19 @@ impl Proxy {
             background: background.clone(),
             thread: std::thread::current(),
             is_promised,
+            is_raised: AtomicBool::new(false),
             doing: Mutex::new(Doing {
                 waits: false,
+                shares_locks: true,
                 has_leave: false,
                 has_ended: false,
-                of_worker: Priority::ProxyIdle,
-                is_at: Priority::ProxyIdle,
+                is_at: Priority::Normal,
             }),
         };
         let proxy = Proxy { state: Arc::new(state) };
         proxy.send();
+        // Lowering oneself is always allowed; should it fail the thread merely competes at its present priority.
+        proxy.state.change(|doing| doing.shares_locks = false);
         proxy
     }
 
@@ -188,18 +216,33 @@ impl Proxy {
 
     /// Runs `wait`, which blocks the thread, with the proxy out of the run queue.
     pub fn blocked<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.out_of_queue(false, wait)
+    }
+
+    /// As [`Proxy::blocked`] for a wait that takes locks which workers take.
+    pub(crate) fn blocked_sharing_locks<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.out_of_queue(true, wait)
+    }
+
+    /// Runs `body`, which takes locks that workers take and holds them for a moment. Not within a wait that does so.
+    pub(crate) fn sharing_locks<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.state.sharing_locks(body)
+    }
+
+    fn out_of_queue<R>(&self, shares_locks: bool, wait: impl FnOnce() -> R) -> R {
         // Before the worker is woken, which goes before it from then on.
-        self.state.change(|doing| doing.waits = true);
+        self.state.change(|doing| (doing.waits, doing.shares_locks) = (true, shares_locks));
         self.state.wants.store(false, Ordering::SeqCst);
         // The worker may be waiting for this very quantum: it need not wait it out.
         self.state.account.worker.waker.wake();
         let result = wait();
         self.state.wants.store(true, Ordering::SeqCst);
         if !self.state.queued.swap(true, Ordering::SeqCst) {
+            self.state.change(|doing| doing.shares_locks = true);
             self.send();
         }
         // Once it is where it is picked.
-        self.state.change(|doing| doing.waits = false);
+        self.state.change(|doing| (doing.waits, doing.shares_locks) = (false, false));
         result
     }
 
@@ -214,11 +257,11 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.wants.store(false, Ordering::SeqCst);
         self.state.release();
+        // One that is reused stays as it is until it enters again.
+        self.state.change(|doing| doing.has_ended = true);
         // What the thread used since it was last picked is not picked again. The message wakes the worker, which may be waiting for this quantum.
         let account = self.state.account.clone();
         let worker = account.worker.clone();
         worker.send(Message::ChargeProxy(account, self.state.take_rest()));
-        // One that is reused stays as it is until it enters again.
-        self.state.change(|doing| doing.has_ended = true);
     }
 }

@@ -254,6 +254,35 @@ fn a_thread_of_a_tenant_that_is_promised_processor_time_waits_at_the_ordinary_pr
 }
 
 #[test]
+fn a_thread_takes_locks_that_workers_take_at_the_ordinary_priority() {
+    let mut beside = Beside::new();
+    let last = beside.last.clone();
+    beside.spin("spins", B);
+    let (tell, told) = mpsc::channel();
+    beside.start("shares", A, move |proxy, _| {
+        let priority = || {
+            // Whoever is picked meanwhile.
+            sleep(Duration::from_millis(5));
+            last.lock().unwrap()["shares"]
+        };
+        for _ in 0..3 {
+            let within = [proxy.sharing_locks(priority), proxy.blocked_sharing_locks(priority)];
+            tell.send((within, [proxy.blocked(priority), priority()])).unwrap();
+        }
+    });
+    let mut shared = Vec::new();
+    beside.turn_until(|_| {
+        shared.extend(told.try_iter());
+        shared.len() == 3
+    });
+    let of_worker = [Priority::ProxyIdle, Priority::ProxyRaised];
+    for (within, else_where) in shared {
+        assert_eq!(within, [Priority::Normal; 2]);
+        assert!(else_where.iter().all(|priority| of_worker.contains(priority)), "{else_where:?}");
+    }
+}
+
+#[test]
 fn a_limit_stops_a_query_for_what_it_took_and_no_longer() {
     let mut beside = Beside::new();
     let promise = CpuPromise { max: Some(MilliCores(1000)), ..CpuPromise::default() };

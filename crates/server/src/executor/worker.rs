@@ -588,7 +588,7 @@ impl Worker {
             if self.may_raise_itself && self.raised_itself.replace(now).is_none() {
                 let _ = self.env.threads.current().set_priority(Priority::Worker);
             }
-            self.raises_proxies = proxy.set_priority(Priority::ProxyRaised).is_ok();
+            self.raises_proxies = proxy.set_raised(true).is_ok();
             self.raised.get_or_insert_with(|| proxy.clone());
             // Beside a raised one the others have little, but those over their limits may have nothing. Without the privilege all would share the quantum.
             let held = if self.raises_proxies { Held::OverLimit } else { Held::All };
@@ -605,7 +605,7 @@ impl Worker {
     fn lower(&mut self) {
         if let Some(proxy) = self.raised.take() {
             // One that waits too: else it would go on beside the next ones when it has waited.
-            let _ = proxy.set_priority(Priority::ProxyIdle);
+            let _ = proxy.set_raised(false);
             self.charge_proxy(&proxy, self.local.now.get());
         }
     }
