@@ -177,33 +177,36 @@ impl FileReader {
         self.loaded(run, buf, rooms)
     }
 
-    /// As [`FileReader::read_run`], blocking the thread.
+    /// As [`FileReader::read_run`], blocking the thread. What was read is looked at, and copied, when its wait is over.
     pub(crate) fn read_run_blocking(
         &self,
         mut run: PageRun,
         asker: Option<&RoomAsker>,
     ) -> Result<Vec<LoadedPage>, FileError> {
-        let mut leave = self.file.charge(run.len());
-        let mut rooms = Vec::new();
-        if let Some(asker) = asker {
-            rooms = asker.rooms_now(1 + run.ahead());
-            if rooms.is_empty() {
-                // Its place at the device is for others meanwhile.
-                drop(leave.take());
-                rooms.push(asker.room_blocking());
+        let (result, buf, rooms) = env::blocked(|| {
+            let mut leave = self.file.charge(run.len());
+            let mut rooms = Vec::new();
+            if let Some(asker) = asker {
+                rooms = asker.rooms_now(1 + run.ahead());
+                if rooms.is_empty() {
+                    // Its place at the device is for others meanwhile.
+                    drop(leave.take());
+                    rooms.push(asker.room_blocking());
+                }
+                run.truncate_ahead(rooms.len() - 1);
             }
-            run.truncate_ahead(rooms.len() - 1);
-        }
-        let file = self.file.uncharged();
-        let mut buf = IoBuf::recycled(run.len());
-        let mut result = file.read_at(&mut buf, offset_of(run.slot()));
-        if result.is_err() && run.ahead() > 0 {
-            // The failure may lie in what nobody asked for.
-            run.truncate_ahead(0);
-            buf = IoBuf::recycled(run.len());
-            result = file.read_at(&mut buf, offset_of(run.slot()));
-        }
-        drop(leave);
+            let file = self.file.uncharged();
+            let mut buf = IoBuf::recycled(run.len());
+            let mut result = file.read_at(&mut buf, offset_of(run.slot()));
+            if result.is_err() && run.ahead() > 0 {
+                // The failure may lie in what nobody asked for.
+                run.truncate_ahead(0);
+                buf = IoBuf::recycled(run.len());
+                result = file.read_at(&mut buf, offset_of(run.slot()));
+            }
+            drop(leave);
+            (result, buf, rooms)
+        });
         self.read_result(result, run.first.location, Some(run.first.page))?;
         self.loaded(run, &buf, rooms)
     }

@@ -46,17 +46,15 @@ impl Snapshot {
         let Some(first) = locate(no) else { return Ok(()) };
         let run = PageRun::new(first, (0..ahead_max).map_while(ahead).map_while(locate));
         let reader = self.shared.reader.as_ref().expect("only a map with a file has pages outside memory");
-        env::blocked(|| {
-            let asker = RoomAsker::of(&self.shared);
-            let read = reader.read_run_blocking(run, asker.as_ref());
-            // Whoever has opened the file since knows of no snapshot that needs these slots.
-            let read = read.map_err(|error| match self.shared.is_closed() {
-                true => FileError::Gone { file: reader.path.clone() },
-                false => error,
-            });
-            read?.into_iter().for_each(LoadedPage::take_in);
-            Ok(())
-        })
+        let asker = RoomAsker::of(&self.shared);
+        let read = reader.read_run_blocking(run, asker.as_ref());
+        // Whoever has opened the file since knows of no snapshot that needs these slots.
+        let read = read.map_err(|error| match self.shared.is_closed() {
+            true => FileError::Gone { file: reader.path.clone() },
+            false => error,
+        });
+        read?.into_iter().for_each(LoadedPage::take_in);
+        Ok(())
     }
 
     /// The snapshot as an analytic or tool thread reads it: misses block.

@@ -1,5 +1,7 @@
 //! Pages that leave memory and come back: which ones, whatever holds them, and while others read them.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 
@@ -67,6 +69,26 @@ fn changed_and_held_pages_stay() {
     store.checkpoint();
     assert_eq!(store.map.evict_all(), 1);
     store.check();
+}
+
+/// To check and to copy it is the thread's own work, for which it stands in its worker's queue.
+#[test]
+fn what_a_snapshot_reads_is_taken_in_when_its_wait_is_over() {
+    let (mut store, pages) = store_of(20);
+    store.checkpoint();
+    let snapshot = store.map.snapshot();
+    assert_eq!(store.map.evict_all(), 20);
+    let before = store.map.resident_bytes();
+    let (counters, in_wait) = (store.map.counters(), Rc::new(Cell::new(None)));
+    let noted = in_wait.clone();
+    let around = env::around_waits(Rc::new(move |wait| {
+        wait();
+        noted.set(Some(counters.resident_bytes()));
+    }));
+    assert_eq!(stamp_of(snapshot.pinned().read(pages[3]).expect("readable")), Some(3));
+    drop(around);
+    assert_eq!(in_wait.get(), Some(before));
+    assert!(store.map.resident_bytes() > before);
 }
 
 #[test]
