@@ -1,5 +1,5 @@
 import { expect, test } from "@playwright/test";
-import { queryText } from "../src/api/client";
+import { queryText, segment } from "../src/api/client";
 import { bytes, cores, count, instant, instantUtc, ledgerFigure, millis, percent, seconds, whole } from "../src/format";
 import { backoff_ms } from "../src/live/backoff";
 import { RowWindow, PAGE_ROWS } from "../src/table/window";
@@ -28,7 +28,14 @@ test("a query leaves out what is not said, and escapes what is", () => {
   expect(queryText({ search: "a&b", sort: "name", offset: 0, tenant: "", cause: undefined, p99_ms: null })).toBe(
     "?search=a%26b&sort=name&offset=0",
   );
+  expect(queryText({ watch: ["a,b", "c"], none: [] })).toBe("?watch=a%2Cb,c");
   expect(queryText({})).toBe("");
+});
+
+test("a name is one step of a path, whatever is in it", () => {
+  expect(["a/b", ".", "..", "...", ".a"].map(segment)).toEqual(["a%2Fb", "...", "....", ".....", ".a"]);
+  for (const name of [".", "..", "..."])
+    expect(new URL(`/api/tenants/${segment(name)}/locks`, "http://x").pathname.split("/").length).toBe(5);
 });
 
 test("tries come further apart, and never more than 15 s", () => {

@@ -32,13 +32,25 @@ export class ApiError extends Error {
   }
 }
 
-type Query = Record<string, string | number | boolean | undefined | null>;
+type Value = string | number | boolean;
+type Query = Record<string, Value | readonly string[] | undefined | null>;
+
+/** Of a list the commas between its entries are the only ones that stand for themselves. */
+function valueText(value: Value | readonly string[]): string {
+  return typeof value === "object" ? value.map(encodeURIComponent).join(",") : encodeURIComponent(String(value));
+}
 
 export function queryText(query: Query): string {
-  const pairs = Object.entries(query)
-    .filter(([, value]) => value !== undefined && value !== null && value !== "")
-    .map(([key, value]) => `${key}=${encodeURIComponent(String(value))}`);
+  const pairs = Object.entries(query).flatMap(([key, value]) => {
+    const text = value === undefined || value === null ? "" : valueText(value);
+    return text === "" ? [] : [`${key}=${text}`];
+  });
   return pairs.length === 0 ? "" : `?${pairs.join("&")}`;
+}
+
+/** A name in a path. Names of dots alone would mean another path to the browser: the server takes two dots off. */
+export function segment(name: string): string {
+  return encodeURIComponent(/^\.+$/.test(name) ? `${name}..` : name);
 }
 
 const unreachable: ErrorBody = {
@@ -148,7 +160,7 @@ export class Client {
     return `/api/ledger.csv${queryText({ ...filter })}`;
   }
   report(name: string, month: string): Promise<Report> {
-    return this.#get(`/api/reports/${encodeURIComponent(name)}`, { month });
+    return this.#get(`/api/reports/${segment(name)}`, { month });
   }
 
   createTenant(
@@ -167,22 +179,22 @@ export class Client {
     return this.#change("POST", "/api/sizes", body, dry);
   }
   alterSize(name: string, options: Options, dry: boolean): Promise<ChangeResult> {
-    return this.#change("PATCH", `/api/sizes/${encodeURIComponent(name)}`, { options }, dry);
+    return this.#change("PATCH", `/api/sizes/${segment(name)}`, { options }, dry);
   }
   dropSize(name: string, dry: boolean): Promise<ChangeResult> {
-    return this.#change("DELETE", `/api/sizes/${encodeURIComponent(name)}`, undefined, dry);
+    return this.#change("DELETE", `/api/sizes/${segment(name)}`, undefined, dry);
   }
   alterServer(options: Options, dry: boolean): Promise<ChangeResult> {
     return this.#change("PATCH", "/api/server", { options }, dry);
   }
   alterVolume(name: string, options: Options, dry: boolean): Promise<ChangeResult> {
-    return this.#change("PATCH", `/api/volumes/${encodeURIComponent(name)}`, { options }, dry);
+    return this.#change("PATCH", `/api/volumes/${segment(name)}`, { options }, dry);
   }
   createRule(body: { name: string; tenant?: string; options: Options }, dry: boolean): Promise<ChangeResult> {
     return this.#change("POST", "/api/runaway-rules", body, dry);
   }
   dropRule(name: string, dry: boolean): Promise<ChangeResult> {
-    return this.#change("DELETE", `/api/runaway-rules/${encodeURIComponent(name)}`, undefined, dry);
+    return this.#change("DELETE", `/api/runaway-rules/${segment(name)}`, undefined, dry);
   }
 
   demo(): Promise<Demo> {
@@ -215,5 +227,5 @@ export class Client {
 }
 
 function tenantPath(name: Tenant["name"]): string {
-  return `/api/tenants/${encodeURIComponent(name)}`;
+  return `/api/tenants/${segment(name)}`;
 }

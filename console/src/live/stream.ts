@@ -81,7 +81,7 @@ export class Stream {
     this.#close();
     if (this.connection.value.state !== "live" && this.connection.value.state !== "lost")
       this.connection.set({ state: "connecting" });
-    const query = { top: TOP, lines: LINES, watch: this.#wanted.watch.join(","), tenant: this.#wanted.tenant, history: 600 };
+    const query = { top: TOP, lines: LINES, watch: this.#wanted.watch, tenant: this.#wanted.tenant, history: 600 };
     const source = new EventSource(`/api/live${queryText(query)}`);
     this.#source = source;
     const on = <T>(event: string, run: (body: T) => void): void => {

@@ -7,7 +7,7 @@ import { alterTenant, dropTenant, moveTenant } from "../dialog/change";
 import { errorBox } from "../dialog/dialog";
 import { append, h, replace, setText, type Disposal } from "../dom";
 import { bytes, cores, count, millis, option, percent, seconds, whole } from "../format";
-import { byteSplits } from "../live/frames";
+import { byteSplits, SYSTEM } from "../live/frames";
 import { href, type Route } from "../router";
 import { client, colourOf, isAdministrator, picked, places, stream } from "../store";
 import { button, panel, table } from "./parts";
@@ -110,18 +110,20 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
     ...(isAdministrator()
       ? [
           button("Alter", () => void alterTenant(name, detail.options, () => void refresh())),
-          button("Move", () => moveTenant(name, detail.worker, () => void refresh())),
-          id === 0
-            ? null
-            : button(
-                "Drop",
-                () =>
-                  dropTenant(name, () => {
-                    picked.set(null);
-                    location.hash = "/";
-                  }),
-                "button-danger-quiet",
-              ),
+          ...(name === SYSTEM
+            ? []
+            : [
+                button("Move", () => moveTenant(name, detail.worker, () => void refresh())),
+                button(
+                  "Drop",
+                  () =>
+                    dropTenant(name, () => {
+                      picked.set(null);
+                      location.hash = "/";
+                    }),
+                  "button-danger-quiet",
+                ),
+              ]),
         ]
       : []),
   );

@@ -3,7 +3,20 @@ import { live, signIn, visit } from "../page";
 import { expect, test } from "./site";
 
 const IMAGE = "<img src=x onerror=document.title=1>";
-const NAMES = [IMAGE, "=1+1", "a,b", "a/b", "a%2Fb", "../../api/logout", " x ", "q?x=1#y", `back\\slash'single"double`];
+const NAMES = [
+  IMAGE,
+  "=1+1",
+  "a,b",
+  ".",
+  "..",
+  "...",
+  "a/b",
+  "a%2Fb",
+  "../../api/logout",
+  " x ",
+  "q?x=1#y",
+  `back\\slash'single"double`,
+];
 const quoted = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 
 test("names and texts are shown as they are, whatever is in them", async ({ page, site }) => {

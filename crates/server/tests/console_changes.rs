@@ -123,6 +123,23 @@ fn each_change_is_the_statement_that_it_shows() {
     assert_eq!(everything(&mut admin), before);
 }
 
+/// A browser takes `.` and `..` in a path for a way elsewhere, however they are encoded.
+#[test]
+fn tenants_called_by_dots_alone_are_reached_with_two_dots_more() {
+    let server = TestServer::with_console();
+    let (browser, mut admin) = (Browser::admin(&server), server.admin("rowhouse"));
+    for name in [".", "..", "..."] {
+        admin.ok(&format!("CREATE TENANT \"{name}\""));
+    }
+    for name in [".", "..", "..."] {
+        let path = format!("/api/tenants/{name}..");
+        assert_eq!(browser.json(&path)["name"], name);
+        assert!(browser.json(&format!("{path}/sessions"))["rows"].is_array(), "{name}");
+        let dropped = browser.change("DELETE", &path, &json!({}));
+        assert_eq!(dropped.json()["sql"], format!("DROP TENANT \"{name}\""), "{}", dropped.text());
+    }
+}
+
 #[test]
 fn a_viewer_sees_and_changes_nothing() {
     let server = TestServer::with_console();

@@ -80,6 +80,15 @@ fn each_second_tells_who_uses_what() {
 }
 
 #[test]
+fn a_tenant_with_a_comma_in_its_name_is_watched() {
+    let server = TestServer::with_console();
+    server.admin("rowhouse").ok("CREATE TENANT \"a,b\"");
+    let browser = Browser::admin(&server);
+    let mut events = browser.events("/api/live?watch=gone,a%2Cb&top=0");
+    events.wait_for("frame", |frame| names(frame).contains(&"a,b"));
+}
+
+#[test]
 fn the_throughput_of_every_tenant_is_told_and_whose_it_is() {
     let server = TestServer::with_console();
     let mut clients = ["acme", "bolt", "cork"].map(|tenant| busy(&server, tenant));

@@ -12,6 +12,7 @@ use sql::session::{HostStatement, OptionChange};
 use super::Console;
 use super::answer::{Answer, Refusal};
 use super::logins::Login;
+use super::name::Name;
 use super::query::Query;
 use super::sent::Sent;
 use super::sql_text;
@@ -135,7 +136,7 @@ pub(super) async fn create_tenant(
 pub(super) async fn alter_tenant(
     state: State<Arc<Console>>,
     login: Extension<Login>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
     Sent(changed): Sent<ChangedTenant>,
 ) -> Answer<Json<Value>> {
@@ -161,7 +162,7 @@ fn worker_of(value: &Value) -> Answer<Option<i64>> {
 pub(super) async fn drop_tenant(
     state: State<Arc<Console>>,
     login: Extension<Login>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
 ) -> Answer<Json<Value>> {
     at_address(carry_out((state, login, query), HostStatement::DropTenant { name, if_exists: false }).await)
@@ -183,7 +184,7 @@ pub(super) async fn create_size(
 pub(super) async fn alter_size(
     state: State<Arc<Console>>,
     login: Extension<Login>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
     Sent(changed): Sent<Changed>,
 ) -> Answer<Json<Value>> {
@@ -194,7 +195,7 @@ pub(super) async fn alter_size(
 pub(super) async fn drop_size(
     state: State<Arc<Console>>,
     login: Extension<Login>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
 ) -> Answer<Json<Value>> {
     at_address(carry_out((state, login, query), HostStatement::DropSize { name, if_exists: false }).await)
@@ -213,7 +214,7 @@ pub(super) async fn alter_server(
 pub(super) async fn alter_volume(
     state: State<Arc<Console>>,
     login: Extension<Login>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
     Sent(changed): Sent<Changed>,
 ) -> Answer<Json<Value>> {
@@ -236,7 +237,7 @@ pub(super) async fn create_rule(
 pub(super) async fn drop_rule(
     state: State<Arc<Console>>,
     login: Extension<Login>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
 ) -> Answer<Json<Value>> {
     at_address(

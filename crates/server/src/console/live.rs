@@ -170,7 +170,7 @@ pub(super) async fn live(
     let find = |name: &str| shared.tenants.named(name).map(|entry| entry.id);
     // One that was dropped or renamed meanwhile is nobody's mistake: the stream goes on without it.
     let tenant = query.text("tenant").and_then(find);
-    let mut shown: Vec<TenantId> = query.list("watch").into_iter().filter_map(find).collect();
+    let mut shown: Vec<TenantId> = query.list("watch").iter().filter_map(|name| find(name)).collect();
     shown.sort_unstable();
     shown.dedup();
     if shown.len() > WATCHED_MAX {

@@ -20,6 +20,7 @@ mod ledger;
 mod live;
 mod login;
 mod logins;
+mod name;
 mod openapi;
 mod query;
 mod reports;

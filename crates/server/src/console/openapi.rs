@@ -66,10 +66,16 @@ fn content(kind: &str, schema: Value) -> Value {
 }
 
 fn operation<S>(endpoint: &Endpoint<S>) -> Value {
-    let in_path = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let mut parameters: Vec<Value> = in_path
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
-        .collect();
+    let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = |name: &str| {
+        let says = if name == "name" {
+            "A name of dots alone has two dots more here: of the tenant . it is ..."
+        } else {
+            ""
+        };
+        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": says })
+    };
+    let mut parameters: Vec<Value> = names.map(in_path).collect();
     parameters.extend(endpoint.query.iter().map(|(name, kind, says)| {
         json!({ "name": name, "in": "query", "schema": { "type": kind }, "description": says })
     }));

@@ -7,23 +7,34 @@ use axum::http::request::Parts;
 
 use super::answer::{Answer, Refusal};
 
-/// `name=value` pairs, decoded, in order. Of a name that comes twice the first counts.
+/// `name=value` pairs in order. Of a name that comes twice the first counts.
 #[derive(Debug, Default)]
-pub(super) struct Query(Vec<(String, String)>);
+pub(super) struct Query(Vec<Pair>);
+
+#[derive(Debug)]
+struct Pair {
+    name: String,
+    value: String,
+    /// As it came.
+    encoded: String,
+}
 
 impl Query {
     fn parse(text: &str) -> Option<Query> {
         let pair = |pair: &str| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Some((decoded(name)?, decoded(value)?))
+            Some(Pair { name: decoded(name)?, value: decoded(value)?, encoded: value.to_owned() })
         };
         text.split('&').filter(|pair| !pair.is_empty()).map(pair).collect::<Option<_>>().map(Query)
     }
 
     /// A value; `None` if it is not there or empty.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(one, _)| one == name);
-        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        self.pair(name).map(|pair| pair.value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    fn pair(&self, name: &str) -> Option<&Pair> {
+        self.0.iter().find(|pair| pair.name == name)
     }
 
     /// A value that is to be a number, `true` or the like.
@@ -58,11 +69,10 @@ impl Query {
         found.map(Some).ok_or_else(|| Refusal::bad_input(format!("\"{name}\" is one of: {}", names())))
     }
 
-    /// The values of a list, separated by commas. A name with a comma in it cannot be in one.
-    pub(super) fn list(&self, name: &str) -> Vec<&str> {
-        self.text(name)
-            .map(|text| text.split(',').filter(|one| !one.is_empty()).collect())
-            .unwrap_or_default()
+    /// The values of a list, separated by commas that are not encoded: those that are belong to a value.
+    pub(super) fn list(&self, name: &str) -> Vec<String> {
+        let encoded = self.pair(name).map_or("", |pair| &pair.encoded);
+        encoded.split(',').filter(|one| !one.is_empty()).filter_map(decoded).collect()
     }
 }
 
@@ -99,11 +109,14 @@ mod tests {
 
     #[test]
     fn pairs_are_decoded() {
-        let query = Query::parse("a=1&b=caf%C3%A9+%26%3D%2B&c&d=&a=2&l=x,,y").expect("well-formed");
+        let query = Query::parse("a=1&b=caf%C3%A9+%26%3D%2B&c&d=&a=2&l=x,,y&m=a%2Cb,%25,caf%C3%A9")
+            .expect("well-formed");
         assert_eq!(query.text("a"), Some("1"));
         assert_eq!(query.text("b"), Some("café &=+"));
         assert_eq!((query.text("c"), query.text("d"), query.text("e")), (None, None, None));
         assert_eq!(query.list("l"), ["x", "y"]);
+        assert_eq!(query.list("m"), ["a,b", "%", "café"]);
+        assert!(query.list("d").is_empty() && query.list("e").is_empty());
         assert_eq!(query.value::<u64>("a").unwrap(), Some(1));
         assert!(query.value::<u64>("b").is_err());
         assert!(query.number("a", 5, 0).is_err());

@@ -13,6 +13,7 @@ use sql::session::HistoryEntry;
 use super::Console;
 use super::answer::{Answer, Refusal};
 use super::ledger::{check_tenant, minutes_of, most};
+use super::name::Name;
 use super::query::Query;
 use crate::session::POSTGRES_EPOCH_MICROS;
 
@@ -138,7 +139,7 @@ impl Report {
 
 pub(super) async fn report(
     State(console): State<Arc<Console>>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
 ) -> Answer<Json<Value>> {
     let month = query.text("month").unwrap_or_default().to_owned();

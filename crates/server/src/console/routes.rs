@@ -78,7 +78,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<Arc<Console>>> {
             .is("Server-sent events: history, frame, names, changed, expired, and those of the embedder")
             .query(&[
                 ("top", "integer", "Tenants to show by name, those that use the most; to 64"),
-                ("watch", "string", "Tenants to show whatever they use, separated by commas; to 16"),
+                ("watch", "string", "Tenants to show whatever they use, separated by commas (within a name: %2C); to 16"),
                 ("tenant", "string", "One to tell all of"),
                 (
                     "lines",

@@ -14,6 +14,7 @@ use tenant::locks::{LockRecord, LockTag};
 
 use super::Console;
 use super::answer::{Answer, Refusal};
+use super::name::Name;
 use super::query::Query;
 use super::tenants::row_of;
 use crate::session::POSTGRES_EPOCH_MICROS;
@@ -34,7 +35,7 @@ fn unix_ms(postgres_micros: i64) -> i64 {
 
 pub(super) async fn detail(
     State(console): State<Arc<Console>>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
 ) -> Answer<Json<Value>> {
     let shared = console.shared()?;
     let entry = existing(&shared, &name)?;
@@ -81,7 +82,7 @@ fn waits(shared: &Shared, tenant: TenantId) -> Value {
 
 pub(super) async fn sessions(
     State(console): State<Arc<Console>>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
 ) -> Answer<Json<Value>> {
     let shared = console.shared()?;
     let entry = existing(&shared, &name)?;
@@ -118,14 +119,14 @@ fn session(of: &BackendRow) -> Value {
 
 pub(super) async fn cancel(
     State(console): State<Arc<Console>>,
-    Path((name, pid)): Path<(String, u32)>,
+    Path((Name(name), pid)): Path<(Name, u32)>,
 ) -> Answer<Json<Value>> {
     signal(&console, &name, pid, "pg_cancel_backend").await
 }
 
 pub(super) async fn terminate(
     State(console): State<Arc<Console>>,
-    Path((name, pid)): Path<(String, u32)>,
+    Path((Name(name), pid)): Path<(Name, u32)>,
 ) -> Answer<Json<Value>> {
     signal(&console, &name, pid, "pg_terminate_backend").await
 }
@@ -155,7 +156,7 @@ const STATEMENTS_MAX: usize = 500;
 
 pub(super) async fn statements(
     State(console): State<Arc<Console>>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
 ) -> Answer<Json<Value>> {
     let by = query.one_of("by", &STATEMENTS_BY)?.unwrap_or(STATEMENTS_BY[0].1);
@@ -184,7 +185,7 @@ fn statement(text: &str, of: &StatementFigures) -> Value {
 
 pub(super) async fn locks(
     State(console): State<Arc<Console>>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
 ) -> Answer<Json<Value>> {
     let shared = console.shared()?;
     let entry = existing(&shared, &name)?;
@@ -239,7 +240,7 @@ fn locked(tenant: &Tenant, tag: &LockTag) -> String {
 
 pub(super) async fn advise(
     State(console): State<Arc<Console>>,
-    Path(name): Path<String>,
+    Path(Name(name)): Path<Name>,
     query: Query,
 ) -> Answer<Json<Value>> {
     let p99 = match query.value::<f64>("p99_ms")? {
