@@ -51,6 +51,24 @@ fn the_condition_of_a_copy_reads_nothing_else() {
 }
 
 #[test]
+fn the_condition_of_a_copy_is_what_was_read() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(
+        &mut owner,
+        "CREATE TABLE secret (word text); INSERT INTO secret VALUES ('sesame');
+         CREATE TABLE box (v text); CREATE ROLE guest LOGIN; GRANT INSERT, SELECT ON box TO guest",
+    );
+    let mut guest = bench.session_of("guest");
+    // One literal, of which a part is a query once it is printed as it stands.
+    let sql = r"COPY box FROM STDIN WHERE v = '\'' or exists (select from secret where length(word) = 6) --'";
+    assert_eq!(copy(&mut bench, &mut guest, sql, b"a\n").as_deref(), Ok("COPY 0"));
+    let sql = "COPY box FROM STDIN WHERE v <> '''''' AND v NOT BETWEEN SYMMETRIC 'c' AND 'b'";
+    assert_eq!(copy(&mut bench, &mut guest, sql, b"''\n'\nbb\nd\n").as_deref(), Ok("COPY 2"));
+    assert_eq!(bench.run(&mut guest, "SELECT v FROM box ORDER BY v").lines(), ["'", "d"]);
+}
+
+#[test]
 fn what_has_no_parameters_names_none() {
     let mut bench = Bench::new();
     let mut session = bench.session();

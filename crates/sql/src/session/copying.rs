@@ -354,7 +354,8 @@ impl RowSink for Discard {
     }
 }
 
-/// `INSERT INTO table (columns) VALUES ($1, …)`, or with a WHERE over those values.
+/// `INSERT INTO table (columns) VALUES ($1, …)`, or with a WHERE over those values. The condition is put there as it was read: printed it might be read as
+/// another one.
 fn insert_of_row(
     catalog: &Catalog,
     table: &Table,
@@ -367,17 +368,25 @@ fn insert_of_row(
     let parameters = (1..=columns.len()).map(|n| format!("${n}")).collect::<Vec<_>>().join(", ");
     let source = match filter {
         None => format!("values ({parameters})"),
-        Some(filter) => format!("select * from (values ({parameters})) as {name} ({names}) where {filter}"),
+        Some(_) => format!("select * from (values ({parameters})) as {name} ({names})"),
     };
-    let sql = if columns.is_empty() {
-        format!("insert into {schema}.{name} default values")
-    } else {
-        format!("insert into {schema}.{name} ({names}) {source}")
+    let sql = match (columns, filter) {
+        ([], None) => format!("insert into {schema}.{name} default values"),
+        ([], Some(_)) => return Err(SqlError::unsupported("a condition of a COPY without columns")),
+        _ => format!("insert into {schema}.{name} ({names}) {source}"),
     };
-    match crate::parse::parse_one(&sql)?.map(|script| script.statement) {
-        Some(ParsedStatement::Ast(statement)) => Ok(*statement),
-        _ => Err(SqlError::internal("a COPY's INSERT cannot be read")),
+    let mut statement = match crate::parse::parse_one(&sql)?.map(|script| script.statement) {
+        Some(ParsedStatement::Ast(statement)) => *statement,
+        _ => return Err(SqlError::internal("a COPY's INSERT cannot be read")),
+    };
+    if let ast::Statement::Insert(insert) = &mut statement
+        && let Some(source) = &mut insert.source
+        && let ast::SetExpr::Select(select) = &mut *source.body
+    {
+        select.selection = filter.cloned();
+        return Ok(statement);
     }
+    if filter.is_none() { Ok(statement) } else { Err(SqlError::internal("a COPY's condition has no place")) }
 }
 
 /// Errors: 0A000 for a condition with a query in it, since nobody has looked at what that may read; 42P02 for one with a parameter.
