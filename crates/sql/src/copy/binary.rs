@@ -55,29 +55,34 @@ pub(super) fn read_header(data: &[u8]) -> Result<Piece, SqlError> {
     Ok(Piece::Header(HEADER_LEN + extension))
 }
 
-/// Reads a record or the trailer.
-pub(super) fn read_record(data: &[u8], record: &mut Record) -> Result<Piece, SqlError> {
+/// Reads a record or the trailer. A record of which more is needed is gone on with from where it was: behind the fields that `record` has, at `at`,
+/// which is 0 before its first.
+pub(super) fn read_record(data: &[u8], at: &mut usize, record: &mut Record) -> Result<Piece, SqlError> {
     let Some(count) = read_i16(data, 0) else { return Ok(Piece::Incomplete) };
     if count == -1 {
         return Ok(Piece::End(2));
     }
-    record.clear();
-    let mut at = 2;
-    for _ in 0..count {
-        let Some(len) = read_i32(data, at) else { return Ok(Piece::Incomplete) };
-        at += 4;
-        record.begin_field();
+    if *at == 0 {
+        record.clear();
+        *at = 2;
+    }
+    for _ in record.len()..usize::try_from(count).unwrap_or(0) {
+        let Some(len) = read_i32(data, *at) else { return Ok(Piece::Incomplete) };
+        let begin = *at + 4;
         if len == -1 {
+            record.begin_field();
             record.end_field(true);
+            *at = begin;
             continue;
         }
         let len = usize::try_from(len).map_err(|_| bad("invalid field size"))?;
-        let Some(value) = data.get(at..at + len) else { return Ok(Piece::Incomplete) };
+        let Some(value) = data.get(begin..begin + len) else { return Ok(Piece::Incomplete) };
+        record.begin_field();
         record.bytes.extend_from_slice(value);
         record.end_field(false);
-        at += len;
+        *at = begin + len;
     }
-    Ok(Piece::Record(at))
+    Ok(Piece::Record(std::mem::take(at)))
 }
 
 /// Appends the header.

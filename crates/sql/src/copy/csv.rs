@@ -1,7 +1,6 @@
 //! Comma-separated values: quotes around fields that need them, quotes within doubled or escaped.
 
 use super::Record;
-use super::reader::Scanned;
 
 /// The characters in force.
 #[derive(Clone, Copy, Debug)]
@@ -11,28 +10,13 @@ pub(super) struct CsvMarks {
     pub(super) escape: u8,
 }
 
-/// The end of the first whole record in `data` (at its newline), or how far it was looked through. Newlines within quotes are data.
-pub(super) fn record_end(data: &[u8], marks: CsvMarks, scanned: Scanned) -> Result<usize, Scanned> {
-    let Scanned { mut at, mut quoted } = scanned;
-    while at < data.len() {
-        let byte = data[at];
-        if quoted && byte == marks.escape && marks.escape != marks.quote {
-            at += 1;
-        } else if byte == marks.quote {
-            quoted = !quoted;
-        } else if byte == b'\n' && !quoted {
-            return Ok(at);
-        }
-        at += 1;
-    }
-    Err(Scanned { at, quoted })
-}
-
-/// Splits a record into fields; `Err` when a quote is left open. `null_rule(column, text, was_quoted)` tells NULL.
+/// Splits a record into fields; `Err` when a quote is left open. `null_rule(column, text, was_quoted)` tells NULL. Behind `max` fields and one no more are
+/// looked for.
 pub(super) fn split(
     line: &[u8],
     marks: CsvMarks,
     null_rule: &dyn Fn(usize, &[u8], bool) -> bool,
+    max: usize,
     record: &mut Record,
 ) -> Result<(), ()> {
     record.clear();
@@ -68,7 +52,7 @@ pub(super) fn split(
         }
         let null = null_rule(record.len(), record.current(), was_quoted);
         record.end_field(null);
-        if at >= line.len() {
+        if at >= line.len() || record.len() > max {
             return Ok(());
         }
         at += 1;

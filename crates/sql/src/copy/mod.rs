@@ -4,6 +4,7 @@
 mod binary;
 mod csv;
 mod encoder;
+mod lines;
 mod reader;
 mod text;
 mod writer;

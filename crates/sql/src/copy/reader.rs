@@ -5,17 +5,9 @@ use base::{SqlError, SqlResult, SqlState};
 use types::{Datum, FormatContext, Row};
 
 use super::csv::{self, CsvMarks};
+use super::lines::{Line, Lines};
 use super::{CopyColumn, Record, binary, text};
 use crate::parse::{CopyOptions, CopyTextFormat};
-
-/// How far the beginning of a record was looked through: a long one comes in many pieces.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scanned {
-    /// Bytes from its first one on.
-    pub(super) at: usize,
-    /// Whether that is within quotes.
-    pub(super) quoted: bool,
-}
 
 /// Turns the bytes of `COPY … FROM STDIN` into rows of the columns named.
 #[derive(Debug)]
@@ -31,9 +23,10 @@ pub(crate) struct CopyReader {
     pending: Vec<u8>,
     /// How much of `pending` has been read.
     consumed: usize,
-    /// Of the record behind that.
-    scanned: Scanned,
+    lines: Lines,
     record: Record,
+    /// Where in a binary record that has come in part the field behind those in `record` begins.
+    field_at: usize,
     line: u64,
     /// Bounds in `pending` of the line that `record` was read from, for the context of errors.
     line_read: Option<(usize, usize)>,
@@ -74,8 +67,9 @@ impl CopyReader {
             force_null,
             pending: Vec::new(),
             consumed: 0,
-            scanned: Scanned::default(),
+            lines: Lines::new(csv.then_some(marks)),
             record: Record::default(),
+            field_at: 0,
             line: 0,
             line_read: None,
             header_read: false,
@@ -105,18 +99,19 @@ impl CopyReader {
         self.pending.len() - self.consumed
     }
 
-    /// Says that no more input comes: a last line without its newline is whole.
+    /// Says that no more input comes: a last line without its end is whole.
     ///
     /// # Errors
-    /// 22P04 when binary input ends without its trailer.
+    /// 22P04 when binary input ends within its header or a record; its trailer may be missing.
     pub(crate) fn finish(&mut self) -> SqlResult<()> {
         self.finished = true;
-        if self.options.format == CopyTextFormat::Binary {
-            if !self.ended {
+        if self.options.format == CopyTextFormat::Binary && !self.ended {
+            if !self.header_read {
+                return Err(self.bad("COPY file signature not recognized"));
+            }
+            if self.kept() > 0 {
                 return Err(self.bad("unexpected EOF in COPY data"));
             }
-        } else if self.consumed < self.pending.len() && self.pending.last() != Some(&b'\n') {
-            self.pending.push(b'\n');
         }
         Ok(())
     }
@@ -128,14 +123,14 @@ impl CopyReader {
     pub(crate) fn next_row(&mut self, context: &FormatContext) -> SqlResult<Option<Row>> {
         loop {
             if self.ended {
-                return Ok(None);
+                return self.pass_over_rest().map(|()| None);
             }
             if !self.next_record()? {
-                return match (self.pending.len() - self.consumed) as u64 {
-                    len if len > ROW_LEN_MAX.0 => Err(SqlError::new(
-                        SqlState::PROGRAM_LIMIT_EXCEEDED,
-                        format!("a row of the COPY data is longer than {ROW_LEN_MAX}"),
-                    )),
+                if self.ended {
+                    continue;
+                }
+                return match self.kept() as u64 {
+                    len if len > ROW_LEN_MAX.0 => Err(too_long()),
                     _ => Ok(None),
                 };
             }
@@ -148,66 +143,82 @@ impl CopyReader {
         }
     }
 
+    /// The data have ended: of text nothing behind them is looked at.
+    ///
+    /// # Errors
+    /// 22P04 for binary data, of which a part would be lost: those of several files, as it may be.
+    fn pass_over_rest(&mut self) -> SqlResult<()> {
+        if self.options.format == CopyTextFormat::Binary && self.kept() > 0 {
+            return Err(self.bad("received copy data after EOF marker"));
+        }
+        self.consumed = self.pending.len();
+        Ok(())
+    }
+
     /// Reads the next record into `self.record`; false when it is not whole yet or the data has ended.
     fn next_record(&mut self) -> SqlResult<bool> {
         match self.options.format {
             CopyTextFormat::Binary => self.next_binary(),
             CopyTextFormat::Text => {
-                let Some(line) = self.next_line(|data, _, scanned| text::line_end(data, scanned)) else {
-                    return Ok(false);
-                };
-                if self.ended {
-                    return Ok(false);
-                }
+                let Some(line) = self.next_line()? else { return Ok(false) };
                 text::split(
                     &self.pending[line.0..line.1],
                     self.marks.delimiter,
                     &self.null,
+                    self.columns.len(),
                     &mut self.record,
                 );
                 Ok(true)
             }
             CopyTextFormat::Csv => {
-                let Some(line) = self.next_line(csv::record_end) else { return Ok(false) };
-                if self.ended {
-                    return Ok(false);
-                }
+                let Some(line) = self.next_line()? else { return Ok(false) };
                 let rule = |column: usize, field: &[u8], quoted: bool| {
                     let flag = |flags: &[bool]| flags.get(column).copied().unwrap_or(false);
                     field == self.null.as_slice()
                         && if quoted { flag(&self.force_null) } else { !flag(&self.force_not_null) }
                 };
-                csv::split(&self.pending[line.0..line.1], self.marks, &rule, &mut self.record)
+                let max = self.columns.len();
+                csv::split(&self.pending[line.0..line.1], self.marks, &rule, max, &mut self.record)
                     .map_err(|()| self.bad("unterminated CSV quoted field"))?;
                 Ok(true)
             }
         }
     }
 
-    /// Bounds of the next line without its line end. Sets `ended` at the end marker `\.`.
-    fn next_line(
-        &mut self,
-        end: impl Fn(&[u8], CsvMarks, Scanned) -> Result<usize, Scanned>,
-    ) -> Option<(usize, usize)> {
+    /// Bounds of the next line without its end; `None` when it is not whole yet, or the data have ended. At the end marker they have.
+    ///
+    /// # Errors
+    /// 22P04 for one that ends otherwise than those before it.
+    fn next_line(&mut self) -> SqlResult<Option<(usize, usize)>> {
         let start = self.consumed;
-        let newline = match end(&self.pending[start..], self.marks, std::mem::take(&mut self.scanned)) {
-            Ok(length) => start + length,
-            // A quote or escape left open at the end: the rest is one last record, for the splitter to judge.
-            Err(_) if self.finished && start < self.pending.len() => self.pending.len() - 1,
-            Err(scanned) => {
-                self.scanned = scanned;
-                return None;
+        let line = match self.lines.next(&self.pending[start..], self.finished) {
+            Ok(Line::Part) => return Ok(None),
+            Ok(line) => line,
+            Err((message, hint)) => {
+                self.line += 1;
+                self.line_read = None;
+                let error = self.bad(message);
+                return Err(match hint {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                });
             }
         };
-        self.consumed = newline + 1;
+        let (len, next) = match line {
+            Line::Whole { len, next } => (len, next),
+            Line::Last { len } => {
+                self.ended = true;
+                if len == 0 {
+                    return Ok(None);
+                }
+                (len, len)
+            }
+            Line::Part => unreachable!("handled above"),
+        };
+        self.consumed = start + next;
         self.line += 1;
-        let stop = if newline > start && self.pending[newline - 1] == b'\r' { newline - 1 } else { newline };
-        if &self.pending[start..stop] == b"\\." {
-            self.ended = true;
-            return Some((self.consumed, self.consumed));
-        }
-        self.line_read = Some((start, stop));
-        Some((start, stop))
+        self.line_read = Some((start, start + len));
+        Ok(self.line_read)
     }
 
     fn next_binary(&mut self) -> SqlResult<bool> {
@@ -220,7 +231,7 @@ impl CopyReader {
                 _ => return Ok(false),
             }
         }
-        match binary::read_record(&self.pending[self.consumed..], &mut self.record)? {
+        match binary::read_record(&self.pending[self.consumed..], &mut self.field_at, &mut self.record)? {
             binary::Piece::Record(len) => {
                 self.consumed += len;
                 self.line += 1;
@@ -264,16 +275,23 @@ impl CopyReader {
             return Err(self.bad("extra data after last expected column"));
         }
         let mut row = Row::with_capacity(wanted);
+        let mut memory = 0;
         for (index, column) in self.columns.iter().enumerate() {
             if index >= found {
                 return Err(self.bad(&format!("missing data for column \"{}\"", column.name)));
             }
-            row.push(match self.record.field(index) {
+            let value = match self.record.field(index) {
                 None => Datum::Null,
                 Some(bytes) => {
                     self.value(bytes, column, context).map_err(|error| self.located(error, column, bytes))?
                 }
-            });
+            };
+            // Of type char(n) it may be many times as long as what it was read from.
+            memory += value.heap_bytes() as u64;
+            if memory > ROW_LEN_MAX.0 {
+                return Err(too_long());
+            }
+            row.push(value);
         }
         Ok(row)
     }
@@ -282,13 +300,7 @@ impl CopyReader {
         if self.options.format == CopyTextFormat::Binary {
             return types::parse_binary(bytes, column.ty, column.modifier, context);
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| {
-            SqlError::new(
-                SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-                "invalid byte sequence for encoding \"UTF8\"",
-            )
-        })?;
-        types::parse_text(text, column.ty, column.modifier, context)
+        types::parse_text(types::check_utf8(bytes)?, column.ty, column.modifier, context)
     }
 
     /// `error` of a value, with the place it stands at; binary values are not shown.
@@ -312,6 +324,12 @@ impl CopyReader {
             None => place,
         })
     }
+}
+
+/// 54000.
+fn too_long() -> SqlError {
+    let message = format!("a row of the COPY data is longer than {ROW_LEN_MAX}");
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
 }
 
 /// The beginning of what the input has, for the context of an error.

@@ -1,34 +1,18 @@
 //! PostgreSQL's text form: a line a record, a delimiter between fields, backslash escapes.
 
 use super::Record;
-use super::reader::Scanned;
 
-/// The end of the first whole line in `data` (at its newline), or how far it was looked through. A newline behind a backslash is data.
-pub(super) fn line_end(data: &[u8], scanned: Scanned) -> Result<usize, Scanned> {
-    let mut at = scanned.at;
-    loop {
-        let Some(length) = data[at..].iter().position(|b| *b == b'\n') else {
-            return Err(Scanned { at: data.len(), ..scanned });
-        };
-        let newline = at + length;
-        let backslashes = data[..newline].iter().rev().take_while(|b| **b == b'\\').count();
-        if backslashes % 2 == 0 {
-            return Ok(newline);
-        }
-        at = newline + 1;
-    }
-}
-
-/// Splits a line into unescaped fields.
-pub(super) fn split(line: &[u8], delimiter: u8, null: &[u8], record: &mut Record) {
+/// Splits a line into unescaped fields. Behind `max` of them and one no more are looked for.
+pub(super) fn split(line: &[u8], delimiter: u8, null: &[u8], max: usize, record: &mut Record) {
     record.clear();
     let mut at = 0;
     loop {
         let start = at;
         record.begin_field();
         while at < line.len() && line[at] != delimiter {
-            if line[at] == b'\\' && at + 1 < line.len() {
-                at = unescape(line, at + 1, &mut record.bytes);
+            if line[at] == b'\\' {
+                // One that the input ends with stands before nothing.
+                at = if at + 1 < line.len() { unescape(line, at + 1, &mut record.bytes) } else { at + 1 };
             } else {
                 record.bytes.push(line[at]);
                 at += 1;
@@ -36,7 +20,7 @@ pub(super) fn split(line: &[u8], delimiter: u8, null: &[u8], record: &mut Record
         }
         // NULL is told by the raw text, so that an escaped `\\N` stays a string.
         record.end_field(&line[start..at] == null);
-        if at >= line.len() {
+        if at >= line.len() || record.len() > max {
             return;
         }
         at += 1;

@@ -5,7 +5,7 @@ use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
 use super::common_tables::without_with;
-use super::options::{boolean, value_if_any};
+use super::options::{boolean, check_new, value_if_any};
 use super::tokens::Tokens;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +57,10 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<CopyStatement>>
     if !tokens.take_word("COPY") {
         return Ok(None);
     }
-    let mut options = CopyOptions::default();
+    let (mut options, mut given) = (CopyOptions::default(), Vec::new());
     if tokens.take_word("BINARY") {
         options.format = CopyTextFormat::Binary;
+        given.push("format".to_owned());
     }
     let source = source(tokens)?;
     let direction = direction(tokens)?;
@@ -69,6 +70,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<CopyStatement>>
     tokens.take_word("WITH");
     if tokens.take(&Token::LParen) {
         loop {
+            once(tokens, &mut given)?;
             option(tokens, &mut options)?;
             if !tokens.take(&Token::Comma) {
                 break;
@@ -77,6 +79,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<CopyStatement>>
         tokens.expect(&Token::RParen)?;
     } else {
         while !tokens.at_end() && !tokens.peek_words(&["WHERE"]) {
+            once(tokens, &mut given)?;
             old_option(tokens, &mut options)?;
         }
     }
@@ -85,6 +88,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<CopyStatement>>
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "WHERE clause not allowed with COPY TO"));
     }
     check(&options)?;
+    check_direction(&options, direction)?;
     Ok(Some(CopyStatement { source, direction, options, filter }))
 }
 
@@ -123,6 +127,25 @@ fn direction(tokens: &mut Tokens<'_>) -> SqlResult<CopyDirection> {
     }
     Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "COPY reads and writes no files of the server")
         .with_hint("Use COPY FROM STDIN or COPY TO STDOUT, or psql's \\copy."))
+}
+
+/// Errors: 42601 for an option that comes next and was given before.
+fn once(tokens: &Tokens<'_>, given: &mut Vec<String>) -> SqlResult<()> {
+    let mut ahead = tokens.ahead();
+    let mut word = || match ahead.next() {
+        Token::Word(word) => word.value.to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    let name = match word().as_str() {
+        "binary" | "csv" => "format".to_owned(),
+        "delimiters" => "delimiter".to_owned(),
+        // Of the older form: QUOTE, NULL or NOT NULL.
+        "force" => format!("force {}", word()),
+        other => other.to_owned(),
+    };
+    check_new(&name, given.iter())?;
+    given.push(name);
+    Ok(())
 }
 
 /// `name [value]` within the parentheses.
@@ -278,6 +301,24 @@ fn check(options: &CopyOptions) -> SqlResult<()> {
         }
     }
     Ok(())
+}
+
+/// Errors: 0A000 for what has a meaning in the other direction alone.
+fn check_direction(options: &CopyOptions, direction: CopyDirection) -> SqlResult<()> {
+    let message = match direction {
+        CopyDirection::FromClient if options.force_quote.is_some() => {
+            "COPY force quote only available using COPY TO"
+        }
+        CopyDirection::ToClient if !options.force_not_null.is_empty() => {
+            "COPY force not null only available using COPY FROM"
+        }
+        CopyDirection::ToClient if !options.force_null.is_empty() => {
+            "COPY force null only available using COPY FROM"
+        }
+        CopyDirection::ToClient if options.header_match => "cannot use \"match\" with HEADER in COPY TO",
+        _ => return Ok(()),
+    };
+    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
 }
 
 /// Errors: 22023 and 0A000 for marks that would be taken for each other, or for data.

@@ -48,7 +48,7 @@ pub(super) fn change(tokens: &mut Tokens<'_>) -> SqlResult<OptionChange> {
 }
 
 /// As PostgreSQL for options of its statements.
-fn check_new<'a>(name: &str, mut before: impl Iterator<Item = &'a String>) -> SqlResult<()> {
+pub(super) fn check_new<'a>(name: &str, mut before: impl Iterator<Item = &'a String>) -> SqlResult<()> {
     if before.any(|other| other.eq_ignore_ascii_case(name)) {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options")
             .with_detail(format!("The option \"{name}\" is given twice.")));

@@ -69,6 +69,27 @@ fn the_condition_of_a_copy_is_what_was_read() {
 }
 
 #[test]
+fn options_that_say_nothing_here_are_refused() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (a text, b text)");
+    for (sql, error) in [
+        ("FROM STDIN (FORMAT csv, FORCE_QUOTE *)", "0A000 COPY force quote only available using COPY TO"),
+        ("TO STDOUT (FORMAT csv, FORCE_NULL (a))", "0A000 COPY force null only available using COPY FROM"),
+        ("TO STDOUT CSV FORCE NOT NULL a", "0A000 COPY force not null only available using COPY FROM"),
+        ("TO STDOUT (HEADER match)", "0A000 cannot use \"match\" with HEADER in COPY TO"),
+        ("TO STDOUT (FORMAT csv, FORMAT text)", "42601 conflicting or redundant options"),
+        ("TO STDOUT BINARY CSV", "42601 conflicting or redundant options"),
+        ("TO STDOUT CSV FORCE QUOTE a FORCE QUOTE b", "42601 conflicting or redundant options"),
+        ("FROM STDIN (NULL 'a', null 'b')", "42601 conflicting or redundant options"),
+    ] {
+        let refused = bench.fail(&mut session, &format!("COPY t {sql}"));
+        assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{sql}");
+    }
+    bench.run(&mut session, "COPY t TO STDOUT WITH CSV HEADER FORCE QUOTE a, b NULL 'x'");
+}
+
+#[test]
 fn what_has_no_parameters_names_none() {
     let mut bench = Bench::new();
     let mut session = bench.session();
