@@ -7,8 +7,8 @@ use base::{Nanos, SqlError, SqlResult, SqlState};
 use env::sim::World;
 
 use super::stand_in::{Answer, LoneHost};
-use super::testing::Bench;
-use super::{BackendRow, Bind, Executed, Pause, Reach, Session, SessionHost};
+use super::testing::{Bench, OwnAnswers};
+use super::{Bind, Executed, Pause, Session};
 
 const MIB: u64 = 1 << 20;
 
@@ -20,25 +20,12 @@ struct RoomHost {
     now: AtomicU64,
 }
 
-impl SessionHost for RoomHost {
-    fn wall_clock(&self) -> i64 {
-        self.lone.wall_clock()
+impl OwnAnswers for RoomHost {
+    fn lone(&self) -> &LoneHost {
+        &self.lone
     }
     fn now(&self) -> Nanos {
         Nanos(self.now.load(Ordering::Relaxed))
-    }
-    fn random(&self, bytes: &mut [u8]) {
-        self.lone.random(bytes);
-    }
-    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
-        self.lone.backends(reach)
-    }
-    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn password_verifier(&self, password: &str) -> SqlResult<String> {
-        self.lone.password_verifier(password)
-    }
-    fn databases(&self, reach: Reach) -> Vec<String> {
-        self.lone.databases(reach)
     }
     fn keep(&self, bytes: u64) -> SqlResult<()> {
         if bytes > self.room.load(Ordering::Relaxed) {

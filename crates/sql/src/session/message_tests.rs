@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-use base::{Nanos, SqlError, SqlResult, SqlState};
+use base::{SqlError, SqlState};
 use env::sim::World;
 
 use super::stand_in::{Answer, LoneHost};
-use super::testing::Bench;
-use super::{BackendRow, Bind, Executed, Home, Pause, Reach, Session, SessionHost, Underway};
+use super::testing::{Bench, OwnAnswers};
+use super::{Bind, Executed, Home, Pause, Session, Underway};
 
 const INSERT: &str = "INSERT INTO t VALUES (1, 'other')";
 
@@ -204,25 +204,9 @@ struct AskedHost {
     yes_at: usize,
 }
 
-impl SessionHost for AskedHost {
-    fn wall_clock(&self) -> i64 {
-        self.lone.wall_clock()
-    }
-    fn now(&self) -> Nanos {
-        self.lone.now()
-    }
-    fn random(&self, bytes: &mut [u8]) {
-        self.lone.random(bytes);
-    }
-    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
-        self.lone.backends(reach)
-    }
-    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn password_verifier(&self, password: &str) -> SqlResult<String> {
-        self.lone.password_verifier(password)
-    }
-    fn databases(&self, reach: Reach) -> Vec<String> {
-        self.lone.databases(reach)
+impl OwnAnswers for AskedHost {
+    fn lone(&self) -> &LoneHost {
+        &self.lone
     }
     fn is_to_end(&self, _: &Underway) -> bool {
         self.asked.fetch_add(1, Ordering::Relaxed) + 1 == self.yes_at
@@ -309,25 +293,12 @@ struct TickingHost {
     looks: AtomicI64,
 }
 
-impl SessionHost for TickingHost {
+impl OwnAnswers for TickingHost {
+    fn lone(&self) -> &LoneHost {
+        &self.lone
+    }
     fn wall_clock(&self) -> i64 {
         self.looks.fetch_add(1, Ordering::Relaxed)
-    }
-    fn now(&self) -> Nanos {
-        self.lone.now()
-    }
-    fn random(&self, bytes: &mut [u8]) {
-        self.lone.random(bytes);
-    }
-    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
-        self.lone.backends(reach)
-    }
-    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn password_verifier(&self, password: &str) -> SqlResult<String> {
-        self.lone.password_verifier(password)
-    }
-    fn databases(&self, reach: Reach) -> Vec<String> {
-        self.lone.databases(reach)
     }
 }
 

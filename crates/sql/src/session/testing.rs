@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use base::{ByteCount, CommitNo, Lsn, SessionId, SqlError, TenantId};
+use base::{ByteCount, CommitNo, Lsn, Nanos, SessionId, SqlError, SqlResult, TenantId};
 use env::sim::World;
 use storage::MemoryBudget;
 use tenant::{RedoSink, Tenant};
 
 use super::stand_in::{Answer, LoneHost};
-use super::{Executed, Home, Pause, Session, SessionHost, SessionStart};
+use super::{BackendRow, Executed, Home, Pause, Reach, Session, SessionHost, SessionStart, Underway};
 
 /// A log that forgets its records.
 #[derive(Default)]
@@ -18,6 +18,54 @@ impl RedoSink for Log {
     fn append(&mut self, _: TenantId, _: CommitNo, _: &[u8]) -> Lsn {
         self.0 += 1;
         Lsn(self.0)
+    }
+}
+
+/// A server that answers as [`LoneHost`] does, but for what a test has it answer itself.
+pub(crate) trait OwnAnswers: Send + Sync {
+    fn lone(&self) -> &LoneHost;
+    fn wall_clock(&self) -> i64 {
+        self.lone().wall_clock()
+    }
+    fn now(&self) -> Nanos {
+        self.lone().now()
+    }
+    fn backends(&self) -> Vec<BackendRow> {
+        Vec::new()
+    }
+    fn is_to_end(&self, statement: &Underway) -> bool {
+        self.lone().is_to_end(statement)
+    }
+    fn keep(&self, _bytes: u64) -> SqlResult<()> {
+        Ok(())
+    }
+}
+
+impl<T: OwnAnswers> SessionHost for T {
+    fn wall_clock(&self) -> i64 {
+        OwnAnswers::wall_clock(self)
+    }
+    fn now(&self) -> Nanos {
+        OwnAnswers::now(self)
+    }
+    fn random(&self, bytes: &mut [u8]) {
+        self.lone().random(bytes);
+    }
+    fn backends(&self, _: Reach) -> Vec<BackendRow> {
+        OwnAnswers::backends(self)
+    }
+    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
+    fn is_to_end(&self, statement: &Underway) -> bool {
+        OwnAnswers::is_to_end(self, statement)
+    }
+    fn keep(&self, bytes: u64) -> SqlResult<()> {
+        OwnAnswers::keep(self, bytes)
+    }
+    fn password_verifier(&self, password: &str) -> SqlResult<String> {
+        self.lone().password_verifier(password)
+    }
+    fn databases(&self, reach: Reach) -> Vec<String> {
+        self.lone().databases(reach)
     }
 }
 
