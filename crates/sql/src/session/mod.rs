@@ -14,6 +14,7 @@ mod copy_tests;
 mod copying;
 mod counting;
 mod cursor;
+mod date_style;
 #[cfg(test)]
 mod deep_tests;
 mod explain;

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use base::{Nanos, Oid, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashSet;
-use types::{ByteaOutput, DateFormat, DateOrder, FormatContext, IntervalStyle};
+use types::{ByteaOutput, FormatContext, IntervalStyle};
 
 use super::role::ChosenRole;
-use super::time_zone;
-use super::{Reach, Timeouts};
+use super::{Reach, Timeouts, date_style, time_zone};
 use crate::parse::IsolationLevel;
 
 /// What values a setting takes.
@@ -355,7 +354,7 @@ impl Settings {
     /// As [`Settings::set`].
     pub(super) fn set_initial(&mut self, name: &str, value: &str) -> SqlResult<()> {
         let key = Key::to_change(name)?;
-        let value = key.value(value)?;
+        let value = self.value_for(&key, value)?;
         self.begin_with(&key, value);
         Ok(())
     }
@@ -366,6 +365,19 @@ impl Settings {
     /// As [`Settings::set`].
     pub(super) fn check_initial(name: &str, value: &str) -> SqlResult<()> {
         Key::to_change(name)?.value(value).map(drop)
+    }
+
+    /// As [`Key::value`], where it may depend on what is in force.
+    fn value_for(&self, key: &Key, text: &str) -> SqlResult<Value> {
+        if *key != Key::of(Id::date_style) {
+            return key.value(text);
+        }
+        let initial = self.initial(key);
+        let initial = initial.as_ref().map_or(DEFINITIONS[Id::date_style as usize].default, Value::text);
+        let [now, initial] = [self.get(Id::date_style), initial].map(date_style::kept);
+        date_style::parse(text, now, initial)
+            .map(|style| Value::Text(date_style::text_of(style)))
+            .ok_or_else(|| invalid(&DEFINITIONS[Id::date_style as usize], text))
     }
 
     fn begin_with(&mut self, key: &Key, value: Value) {
@@ -464,7 +476,7 @@ impl Settings {
         let key = Key::to_change(name)?;
         self.require_room(name, value)?;
         let value = match value {
-            Some(value) => Some(key.value(value)?),
+            Some(value) => Some(self.value_for(&key, value)?),
             None => self.initial(&key),
         };
         self.put(key, value, lasting);
@@ -654,7 +666,7 @@ impl Settings {
 
     /// How values are read and written now.
     pub(super) fn format_context(&self, now: i64) -> FormatContext {
-        let (date_format, date_order) = parse_date_style(self.get(Id::date_style)).expect("checked when set");
+        let (date_format, date_order) = date_style::kept(self.get(Id::date_style));
         FormatContext {
             date_format,
             date_order,
@@ -705,12 +717,15 @@ fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
 
+/// 22023.
+fn invalid(definition: &Definition, value: &str) -> SqlError {
+    let message = format!("invalid value for parameter \"{}\": \"{value}\"", definition.name);
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
 /// The canonical form of a value.
 fn check(definition: &Definition, value: &str) -> SqlResult<String> {
-    let bad = || {
-        let message = format!("invalid value for parameter \"{}\": \"{value}\"", definition.name);
-        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-    };
+    let bad = || invalid(definition, value);
     match definition.kind {
         Kind::Text if definition.name == "default_tablespace" && !value.is_empty() => Err(bad()),
         Kind::Text => Ok(value.to_owned()),
@@ -748,19 +763,8 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
         }
         Kind::TimeZone => time_zone::canonical(value).ok_or_else(bad),
         Kind::DateStyle => {
-            let (format, order) = parse_date_style(value).ok_or_else(bad)?;
-            let format = match format {
-                DateFormat::Iso => "ISO",
-                DateFormat::Sql => "SQL",
-                DateFormat::Postgres => "Postgres",
-                DateFormat::German => "German",
-            };
-            let order = match order {
-                DateOrder::Mdy => "MDY",
-                DateOrder::Dmy => "DMY",
-                DateOrder::Ymd => "YMD",
-            };
-            Ok(format!("{format}, {order}"))
+            let initial = date_style::kept(definition.default);
+            date_style::parse(value, initial, initial).map(date_style::text_of).ok_or_else(bad)
         }
         // As in PostgreSQL, only letters and digits of an encoding's name count: asyncpg sends `'utf-8'` with its quotes.
         Kind::Encoding => match plain_name(value).as_str() {
@@ -819,37 +823,27 @@ fn show_duration(ms: u64) -> String {
     if ms == 0 { "0".into() } else { format!("{ms}ms") }
 }
 
-fn parse_date_style(value: &str) -> Option<(DateFormat, DateOrder)> {
-    let (mut format, mut order) = (DateFormat::Iso, DateOrder::Mdy);
-    for word in value.split(',').map(|w| w.trim().to_lowercase()) {
-        match word.as_str() {
-            "iso" => format = DateFormat::Iso,
-            "sql" => format = DateFormat::Sql,
-            "postgres" => format = DateFormat::Postgres,
-            "german" => (format, order) = (DateFormat::German, DateOrder::Dmy),
-            "mdy" | "us" | "noneuro" | "noneuropean" => order = DateOrder::Mdy,
-            "dmy" | "euro" | "european" => order = DateOrder::Dmy,
-            "ymd" => order = DateOrder::Ymd,
-            "default" => (format, order) = (DateFormat::Iso, DateOrder::Mdy),
-            _ => return None,
-        }
-    }
-    Some((format, order))
-}
-
 /// Splits a list of identifiers, folding what is not quoted.
 pub(super) fn split_identifiers(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = list.trim_start();
     while !rest.is_empty() {
-        let name;
-        if let Some(quoted) = rest.strip_prefix('"') {
-            let end = quoted.find('"').unwrap_or(quoted.len());
-            name = quoted[..end].to_owned();
-            rest = quoted.get(end + 1..).unwrap_or("");
+        let mut name = String::new();
+        if let Some(mut quoted) = rest.strip_prefix('"') {
+            // A quote within is doubled.
+            loop {
+                let (part, behind) = quoted.split_once('"').unwrap_or((quoted, ""));
+                name.push_str(part);
+                rest = behind;
+                match behind.strip_prefix('"') {
+                    Some(more) => quoted = more,
+                    None => break,
+                }
+                name.push('"');
+            }
         } else {
             let end = rest.find(',').unwrap_or(rest.len());
-            name = rest[..end].trim().to_lowercase();
+            name.push_str(&rest[..end].trim().to_ascii_lowercase());
             rest = &rest[end..];
         }
         if !name.is_empty() {
