@@ -197,6 +197,29 @@ fn a_suspended_portal_gives_no_rows_in_a_failed_block_and_goes_on_once_that_is_m
     assert_eq!(out.lines(), ["1", "2"]);
 }
 
+#[test]
+fn a_begin_that_fails_behind_other_statements_begins_nothing() {
+    let (mut bench, mut one, _) = table();
+    for modes in ["ISOLATION LEVEL SERIALIZABLE", "DEFERRABLE"] {
+        let error = bench.fail(&mut one, &format!("INSERT INTO t VALUES (1, 'one'); BEGIN {modes}"));
+        assert_eq!(error.state(), SqlState::ACTIVE_SQL_TRANSACTION);
+        assert_eq!(one.transaction_status(), b'I', "{modes}");
+        assert_eq!(bench.run(&mut one, "SELECT count(*) FROM t").lines(), ["0"]);
+    }
+    bench.run(&mut one, "INSERT INTO t VALUES (1, 'one'); BEGIN READ ONLY");
+    assert_eq!(one.transaction_status(), b'T');
+    bench.run(&mut one, "ROLLBACK");
+    // It goes on with the transaction that there is, whose isolation was chosen.
+    for (before, level) in [
+        ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "serializable"),
+        ("SET default_transaction_isolation = serializable", "read committed"),
+    ] {
+        bench.run(&mut one, &format!("{before}; BEGIN"));
+        assert_eq!(bench.run(&mut one, "SHOW transaction_isolation").lines(), [level], "{before}");
+        bench.run(&mut one, "ROLLBACK");
+    }
+}
+
 /// A server that counts how often it is asked whether a statement is to end, and says once that it is.
 struct AskedHost {
     lone: LoneHost,

@@ -63,6 +63,16 @@ fn isolation(level: IsolationLevel) -> Isolation {
     }
 }
 
+/// What a transaction is, as a BEGIN would say it.
+fn modes_of(txn: &Txn) -> TransactionModes {
+    let level = match txn.isolation() {
+        Isolation::ReadCommitted => IsolationLevel::ReadCommitted,
+        Isolation::RepeatableRead => IsolationLevel::RepeatableRead,
+        Isolation::Serializable => IsolationLevel::Serializable,
+    };
+    TransactionModes { isolation: Some(level), read_only: Some(txn.is_read_only()), deferrable: None }
+}
+
 impl Transaction {
     pub(super) fn open(&mut self) -> Option<&mut Open> {
         match self {
@@ -380,6 +390,13 @@ impl Session {
             }
             // A BEGIN within a script takes over what the script did before it, as in PostgreSQL.
             Transaction::Implicit(open) if !open.used => {
+                // What was said of it holds on.
+                let said = modes_of(&open.txn);
+                let modes = TransactionModes {
+                    isolation: modes.isolation.or(said.isolation),
+                    read_only: modes.read_only.or(said.read_only),
+                    ..modes
+                };
                 home.tenant.abort(open.txn);
                 let open = self.open_transaction(home, modes, false);
                 self.transaction = Transaction::Block(open);
@@ -389,7 +406,11 @@ impl Session {
                 home.tenant.keep_locks(&mut open.txn);
                 open.txn.make_explicit();
                 self.transaction = Transaction::Block(open);
-                self.set_transaction(modes)?;
+                if let Err(error) = self.set_transaction(modes) {
+                    // A BEGIN that fails begins nothing.
+                    self.abort(home);
+                    return Err(error.into());
+                }
             }
             block => {
                 self.transaction = block;
@@ -410,7 +431,7 @@ impl Session {
         let chained = match &mut self.transaction {
             Transaction::Idle => None,
             Transaction::Implicit(open) | Transaction::Block(open) | Transaction::Failed(open) => {
-                Some((open.txn.isolation(), open.txn.is_read_only()))
+                Some(modes_of(&open.txn))
             }
         };
         if !self.transaction.is_block() {
@@ -439,18 +460,9 @@ impl Session {
             self.abort(home);
             "ROLLBACK"
         };
-        if chain && let Some((level, read_only)) = chained {
-            let level = match level {
-                Isolation::ReadCommitted => IsolationLevel::ReadCommitted,
-                Isolation::RepeatableRead => IsolationLevel::RepeatableRead,
-                Isolation::Serializable => IsolationLevel::Serializable,
-            };
+        if chain && let Some(modes) = chained {
             let deferrable = self.settings.borrow().flag(Id::transaction_deferrable);
-            let modes = TransactionModes {
-                isolation: Some(level),
-                read_only: Some(read_only),
-                deferrable: Some(deferrable),
-            };
+            let modes = TransactionModes { deferrable: Some(deferrable), ..modes };
             let open = self.open_transaction(home, modes, false);
             self.transaction = Transaction::Block(open);
         }
