@@ -105,7 +105,8 @@ impl Session {
         let portal = self.portals.get_mut(name).ok_or_else(|| no_cursor(name))?;
         let scroll = portal.scroll;
         let PortalRows::Kept(kept) = &mut portal.rows else { return Err(no_cursor(name).into()) };
-        let formats = if portal.formats.is_default() { run.formats } else { &portal.formats };
+        // A Bind says what its client is to be told; a simple Query of a binary cursor has binary rows.
+        let formats = if run.describe && portal.cursor { &portal.formats } else { run.formats };
         let mut giving = match self.giving.take() {
             Some(giving) => giving,
             None => {

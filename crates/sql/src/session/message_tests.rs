@@ -220,6 +220,29 @@ fn a_begin_that_fails_behind_other_statements_begins_nothing() {
     }
 }
 
+#[test]
+fn rows_of_a_binary_cursor_have_the_form_that_a_bind_wants() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "BEGIN; DECLARE c BINARY CURSOR FOR SELECT * FROM (VALUES (7), (8), (9)) v");
+    let mut out = Answer::default();
+    for formats in [&[][..], &[1]] {
+        let bind = Bind {
+            portal: "",
+            statement: "",
+            parameter_formats: &[],
+            parameters: &[],
+            result_formats: formats,
+        };
+        bench.turn(|home| {
+            one.parse(home, "", "FETCH c", &[], &mut out).unwrap();
+            one.bind(home, bind, &mut out).unwrap();
+            one.execute(home, "", None, &mut out).unwrap();
+        });
+    }
+    assert_eq!(out.lines(), ["7", "\0\0\0\u{8}"]);
+    assert_eq!(bench.run(&mut one, "FETCH c").lines(), ["\0\0\0\u{9}"]);
+}
+
 /// A server that counts how often it is asked whether a statement is to end, and says once that it is.
 struct AskedHost {
     lone: LoneHost,

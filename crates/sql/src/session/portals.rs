@@ -72,10 +72,11 @@ impl Portals {
         Some(taken)
     }
 
+    /// One that its run has declared by the same name stays in its place.
     pub(super) fn put_back(&mut self, name: &str, portal: Box<Portal>) {
         if name.is_empty() {
             self.unnamed = Some(portal);
-        } else {
+        } else if !self.named.contains_key(name) {
             self.kept += portal.kept;
             self.named.insert(name.to_owned(), portal);
         }
