@@ -121,9 +121,12 @@ pub enum AnalyticEvent {
 pub(super) enum AnalyticState {
     #[default]
     Idle,
-    /// A description is awaited.
-    Describing,
+    /// A description is awaited, of what this version of the catalog has.
+    Describing {
+        version: u64,
+    },
     Described {
+        version: u64,
         parameters: Vec<PgType>,
         fields: Arc<[Field]>,
     },
@@ -185,8 +188,8 @@ impl super::Session {
     pub fn analytic_event(&mut self, event: AnalyticEvent, out: &mut dyn super::Reply) {
         let state = std::mem::take(&mut self.analytic);
         self.analytic = match (state, event) {
-            (AnalyticState::Describing, AnalyticEvent::Columns { parameters, fields }) => {
-                AnalyticState::Described { parameters, fields }
+            (AnalyticState::Describing { version }, AnalyticEvent::Columns { parameters, fields }) => {
+                AnalyticState::Described { version, parameters, fields }
             }
             (AnalyticState::Streaming { announce, rows }, AnalyticEvent::Columns { fields, .. }) => {
                 announce.tell(&fields, out);

@@ -218,3 +218,22 @@ fn a_range_of_few_rows_is_read_here_however_large_its_table() {
     let first = explained[0][0].clone().expect("a line");
     assert!(first.contains("has at most 4969 rows, else analytical path: about 6"), "{first}");
 }
+
+#[test]
+fn a_description_of_what_was_altered_meanwhile_is_asked_for_again() {
+    let (mut bench, mut one, mut other) = tables();
+    let mut out = Answer::default();
+    let ranked = "select *, rank() over (order by a) from t";
+    bench.turn(|home| one.parse(home, "p", ranked, &[], &mut out)).unwrap();
+    let mut describe = |bench: &mut Bench, one: &mut Session| {
+        let mut out = Answer::default();
+        bench.turn(|home| one.describe_statement(home, "p", &mut out)).map(|()| out.fields.len())
+    };
+    is_sent_out(describe(&mut bench, &mut one));
+    bench.run(&mut other, "alter table t add column b int");
+    let done = AnalyticEvent::Done(Ok(()));
+    tell(&mut one, [columns("a", PgType::Int4), done]);
+    is_sent_out(describe(&mut bench, &mut one));
+    tell(&mut one, [columns("a", PgType::Int4), AnalyticEvent::Done(Ok(()))]);
+    assert_eq!(describe(&mut bench, &mut one).unwrap(), 1);
+}

@@ -197,7 +197,10 @@ impl Session {
         if let AnalyticState::Failed(error) = state {
             return Err(error.into());
         }
-        if let AnalyticState::Described { parameters, fields } = state {
+        let wanted = planned.bound.catalog_version;
+        if let AnalyticState::Described { version, parameters, fields } = state
+            && version == wanted
+        {
             let Planned { bound, search_path, query, allowed_to, .. } = match Arc::try_unwrap(planned) {
                 Ok(planned) => planned,
                 Err(shared) => {
@@ -222,7 +225,7 @@ impl Session {
             return Ok(Arc::new(Planned { bound, search_path, parameters, fields, query, allowed_to }));
         }
         let request = self.analytic_request(home, &planned, Vec::new(), Deliver::DescribeOnly)?;
-        self.analytic = AnalyticState::Describing;
+        self.analytic = AnalyticState::Describing { version: wanted };
         Err(Pause::Analytic(Box::new(request)))
     }
 
