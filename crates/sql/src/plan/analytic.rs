@@ -42,27 +42,28 @@ pub(super) fn merge_accesses(into: &mut Vec<RelationAccess>, from: Vec<RelationA
     }
 }
 
-/// Whether a query looks at the locks of its tenant, of which there may be very many. Within views it is not looked for.
-pub fn looks_at_locks(query: &ast::Query) -> bool {
-    let is_of_locks = |name: &ast::ObjectName| {
+/// Whether a query names one of these relations or functions. Within views it is not looked for.
+pub fn names_any(query: &ast::Query, of: &[&str]) -> bool {
+    let is_one = |name: &ast::ObjectName| {
         let last = name.0.last().and_then(|part| part.as_ident()).map(fold_ident);
-        if last.is_some_and(|last| text_looks_at_locks(&last)) {
+        if last.is_some_and(|last| of.contains(&last.as_str())) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
     };
-    let relations = ast::visit_relations(query, is_of_locks);
+    let relations = ast::visit_relations(query, is_one);
     let calls = ast::visit_expressions(query, |expr| match expr {
-        ast::Expr::Function(call) => is_of_locks(&call.name),
+        ast::Expr::Function(call) => is_one(&call.name),
         _ => ControlFlow::Continue(()),
     });
     relations.is_break() || calls.is_break()
 }
 
-/// Whether the text of a view or a name may be of that.
-pub fn text_looks_at_locks(text: &str) -> bool {
-    text.contains("pg_locks") || text.contains("pg_blocking_pids")
+/// Whether the text of a view may name one of these.
+pub fn text_names_any(text: &str, of: &[&str]) -> bool {
+    let text = text.to_ascii_lowercase();
+    of.iter().any(|name| text.contains(name))
 }
 
 /// Parameters of a statement, at most: what the protocol's count can say.

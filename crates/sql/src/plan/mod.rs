@@ -38,7 +38,7 @@ use types::{FormatContext, PgType, TypeMod};
 use crate::expr::ParamTypes;
 use crate::parse::changes_rows;
 
-pub use analytic::{looks_at_locks, text_looks_at_locks};
+pub use analytic::{names_any, text_names_any};
 pub use cost::POINT_ROWS_MAX;
 pub use point_plan::{
     AccessPath, AggregatePlan, Arbiter, CascadePlan, ChangeSource, CheckPlan, ConflictAction, DeletePlan,

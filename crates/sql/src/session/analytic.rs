@@ -80,12 +80,12 @@ pub struct QueryContext {
     pub format: Arc<FormatContext>,
     /// Name, value, description of every setting.
     pub settings: Vec<(String, String, String)>,
+    /// None for a query that does not name them, as below.
     pub backends: Vec<BackendRow>,
     /// The role whose privileges count; `None` for the administrator, who has all.
     pub role: Option<Oid>,
     pub signals: Arc<dyn BackendSignals>,
     pub ledger: Arc<dyn LedgerRows>,
-    /// None for a query that does not name them.
     pub locks: Vec<LockRow>,
     pub databases: Vec<String>,
     pub prepared: Vec<PreparedRow>,

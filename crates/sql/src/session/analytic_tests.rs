@@ -1,11 +1,14 @@
 //! What a query on the analytical path locks, and which plan it keeps. The path is played by the test.
 
+use std::sync::Arc;
+
 use base::SqlState;
+use env::sim::World;
 use types::{Datum, PgType, TypeMod};
 
-use super::stand_in::Answer;
-use super::testing::{Bench, locks_of};
-use super::{AnalyticEvent, Bind, Executed, Field, Pause, RowStore, Session};
+use super::stand_in::{Answer, LoneHost};
+use super::testing::{Bench, OwnAnswers, locks_of};
+use super::{AnalyticEvent, BackendRow, Bind, Executed, Field, Pause, RowStore, Session};
 
 const RANKED: &str = "select rank() over (order by a) from t";
 
@@ -236,4 +239,45 @@ fn a_description_of_what_was_altered_meanwhile_is_asked_for_again() {
     is_sent_out(describe(&mut bench, &mut one));
     tell(&mut one, [columns("a", PgType::Int4), AnalyticEvent::Done(Ok(()))]);
     assert_eq!(describe(&mut bench, &mut one).unwrap(), 1);
+}
+
+/// A server with a session.
+struct OneBackend(LoneHost);
+
+impl OwnAnswers for OneBackend {
+    fn lone(&self) -> &LoneHost {
+        &self.0
+    }
+    fn backends(&self) -> Vec<BackendRow> {
+        vec![BackendRow::default()]
+    }
+}
+
+/// They are many where sessions are, and each of these may have a query that waits for its place.
+#[test]
+fn sessions_and_prepared_statements_go_with_a_query_that_looks_at_them() {
+    let (mut bench, mut one, _) = tables();
+    for view in ["create view l as select pid from PG_Stat_Activity", "create view m as select * from l"] {
+        is_sent_out(bench.try_run(&mut one, view));
+        tell(&mut one, [columns("pid", PgType::Int4), AnalyticEvent::Done(Ok(()))]);
+        bench.run(&mut one, view);
+    }
+    for (sql, backends, prepared) in [
+        (RANKED, 0, 0),
+        ("select relname from pg_class", 0, 0),
+        ("select pid from pg_stat_activity", 1, 0),
+        ("select s.ssl from pg_catalog.\"pg_stat_ssl\" as s, pg_prepared_statements", 1, 1),
+        ("select rank() over (order by a), exists (select from pg_prepared_statements) from t", 0, 1),
+        ("select count(*) from m", 1, 0),
+    ] {
+        let mut session = bench.session_from(Arc::new(OneBackend(LoneHost(World::new(7).env()))));
+        bench.run(&mut session, "prepare p as select 1");
+        match bench.try_run(&mut session, sql) {
+            Err(Pause::Analytic(request)) => {
+                let found = (request.context.backends.len(), request.context.prepared.len());
+                assert_eq!(found, (backends, prepared), "{sql}");
+            }
+            outcome => panic!("{sql}: {outcome:?}"),
+        }
+    }
 }

@@ -12,10 +12,15 @@ use types::PgType;
 use super::analytic::{AnalyticRequest, AnalyticState, Deliver, PreparedRow, QueryContext};
 use super::names::PathNames;
 use super::prepared::{Planned, Prepared, fields_of};
-use super::{Home, LockRow, Pause, RandomBits, Session};
+use super::{BackendRow, Home, LockRow, Pause, RandomBits, Reach, Session};
 use crate::expr::ParamTypes;
 use crate::parse::{CursorStatement, ParsedStatement};
 use crate::plan::{self, IdentityValues, PlanContext, PlanKind, RelationAccess, TableRows};
+
+/// What shows so many rows, or long ones, that a query has them with it only where it names it.
+const OF_LOCKS: &[&str] = &["pg_locks", "pg_blocking_pids"];
+const OF_BACKENDS: &[&str] = &["pg_stat_activity", "pg_stat_ssl"];
+const OF_PREPARED: &[&str] = &["pg_prepared_statements"];
 
 /// The tenant's row counts, for the choice of paths.
 struct LiveRows<'a> {
@@ -270,9 +275,13 @@ impl Session {
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         self.begin_implicit(home);
-        let is_of_locks = |view: &ViewDefinition| plan::text_looks_at_locks(&view.sql);
-        let shows_locks = plan::looks_at_locks(&query)
-            || reads.iter().any(|access| catalog.view(access.relation).is_some_and(|view| is_of_locks(view)));
+        let names = |of: &[&str]| {
+            let is_of = |view: &ViewDefinition| plan::text_names_any(&view.sql, of);
+            plan::names_any(&query, of)
+                || reads.iter().any(|access| catalog.view(access.relation).is_some_and(|view| is_of(view)))
+        };
+        let (shows_locks, shows_backends, shows_prepared) =
+            (names(OF_LOCKS), names(OF_BACKENDS), names(OF_PREPARED));
         let reads = reads.iter().filter(|access| access.privileges.contains(Privileges::SELECT));
         let reads = reads.map(|access| access.relation).filter(|oid| catalog.table(*oid).is_some());
         self.with_view(home, |view| {
@@ -280,7 +289,9 @@ impl Session {
             reads.clone().try_for_each(lock)
         })?;
         let locks = if shows_locks { super::utility::lock_rows(home.tenant) } else { Vec::new() };
-        let context = Arc::new(self.query_context(locks));
+        let backends = if shows_backends { self.start.host.backends(self.reach()) } else { Vec::new() };
+        let prepared = if shows_prepared { self.prepared_rows() } else { Vec::new() };
+        let context = Arc::new(self.query_context(locks, backends, prepared));
         let open = self.transaction.open().expect("a transaction was just begun");
         let view = home.tenant.snapshot_view(&mut open.txn)?;
         home.tenant.note_tables_read(&mut open.txn, reads);
@@ -301,7 +312,16 @@ impl Session {
         })
     }
 
-    fn query_context(&mut self, locks: Vec<LockRow>) -> QueryContext {
+    fn reach(&self) -> Reach {
+        self.settings.borrow().reach()
+    }
+
+    fn query_context(
+        &mut self,
+        locks: Vec<LockRow>,
+        backends: Vec<BackendRow>,
+        prepared: Vec<PreparedRow>,
+    ) -> QueryContext {
         let settings = self.settings.borrow();
         let reach = settings.reach();
         let mut key = [0; 32];
@@ -316,13 +336,13 @@ impl Session {
             statement_start: self.statement_start,
             format: Arc::clone(&self.format),
             settings: settings.all(self.start.host.statement_time_max()),
-            backends: self.start.host.backends(reach),
+            backends,
             role: settings.privileged_role(),
             signals: self.start.host.signals(reach),
             ledger: self.start.host.ledger(reach),
             locks,
             databases: self.start.host.databases(reach),
-            prepared: self.prepared_rows(),
+            prepared,
             random: Arc::new(RandomBits::new(key)),
         }
     }
