@@ -11,8 +11,9 @@ use super::analytic::AnalyticState;
 use super::counting::{Outcome, StatementText};
 use super::kept_rows::{Giving, KeptRows};
 use super::planning::runs_by_plan;
-use super::prepared::{COUNTED_MIN, Planned, Portal, PortalRows, Prepared, changed_result, read_parameters};
-use super::reading::LONG_TEXT_MIN;
+use super::prepared::{
+    COUNTED_MIN, PARAMETER_SIZE, Planned, Portal, PortalRows, Prepared, changed_result, read_parameters,
+};
 use super::reply::{Field, Formats};
 use super::run::{Ran, Run, ends_failed_block};
 use super::script::{is_execute, no_statement};
@@ -57,10 +58,10 @@ impl Session {
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
         }
         let read = self.read_one(sql)?;
-        let size = read.as_ref().map_or(EMPTY_SIZE, |read| read.size);
+        let size = read.as_ref().map_or(EMPTY_SIZE, |read| read.size) + parameter_oids.len() * PARAMETER_SIZE;
         match name.len() {
-            // A short one without a name takes the place of another.
-            0 if sql.len() < LONG_TEXT_MIN => {}
+            // A small one without a name takes the place of another.
+            0 if size < COUNTED_MIN => {}
             0 => self.keep(size)?,
             len => self.require_room_to_keep(len + size)?,
         }
@@ -77,8 +78,8 @@ impl Session {
         };
         let at = self.statement_start;
         let sql = StatementText::new(sql);
-        let (from_sql, was_bound, is_shed) = (false, false, false);
-        Ok(Prepared { sql, statement, declared, plan, at, from_sql, size, was_bound, is_shed })
+        let (from_sql, was_bound, is_shed, told, used) = (false, false, false, None, 0);
+        Ok(Prepared { sql, statement, declared, plan, at, from_sql, size, was_bound, is_shed, told, used })
     }
 
     /// A failed block takes only statements that end it.
@@ -98,9 +99,12 @@ impl Session {
         outcome
     }
 
-    /// The plan of a prepared statement, bound anew if the catalog or search path changed, with parameter types known.
-    fn plan_of(&mut self, home: &mut Home<'_>, name: &str, columns: bool) -> Result<(), Pause> {
-        let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+    /// Reads a statement that is to be used again if only its text was kept.
+    ///
+    /// # Errors
+    /// 26000. 53200, or a pause, where there is no room for it.
+    pub(super) fn read_again(&mut self, name: &str) -> Result<(), Pause> {
+        let prepared = self.statements.turn_to(name).ok_or_else(|| no_statement(name))?;
         if prepared.is_shed {
             let sql = Arc::clone(&prepared.sql);
             if let Some(read) = self.read_one(&sql)? {
@@ -108,7 +112,13 @@ impl Session {
                 self.statements.take_back(name, read);
             }
         }
-        let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+        Ok(())
+    }
+
+    /// The plan of a prepared statement, bound anew if the catalog or search path changed, with parameter types known.
+    fn plan_of(&mut self, home: &mut Home<'_>, name: &str, columns: bool) -> Result<(), Pause> {
+        self.read_again(name)?;
+        let prepared = &self.statements[name];
         if let Some(plan) = &prepared.plan
             && !plan.parameters.contains(&PgType::Unknown)
             && (!columns || plan.fields.is_some())
@@ -127,12 +137,15 @@ impl Session {
             return Ok(());
         }
         let (declared, known) = (prepared.declared.clone(), prepared.plan.clone());
+        let told = prepared.fields().cloned();
         let Some(mut planned) = self.planned(home, &statement, &declared, known.as_ref())? else {
             return Ok(());
         };
         // The columns that a client was told, or could have been, are the statement's for good.
-        let old = known.filter(|known| known.fields.is_some() && !Arc::ptr_eq(known, &planned));
-        let columns = (columns || old.is_some()) && runs_by_plan(&statement);
+        let known = known.filter(|known| known.fields.is_some());
+        let holds = known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &planned));
+        let (old, told) = (known.filter(|_| !holds), told.filter(|_| !holds));
+        let columns = (columns || told.is_some()) && runs_by_plan(&statement);
         if planned.parameters.contains(&PgType::Unknown) || (columns && planned.fields.is_none()) {
             self.statements.set_plan(name, None);
             let undescribed = Arc::clone(&planned);
@@ -144,10 +157,8 @@ impl Session {
                 }
             }
         }
-        if let Some(old) = old
-            && !old.has_columns_of(&planned)
-        {
-            self.statements.set_plan(name, Some(old));
+        if told.is_some_and(|told| !planned.has_columns(&told)) {
+            self.statements.set_plan(name, old);
             return Err(changed_result().into());
         }
         self.statements.set_plan(name, Some(planned));
@@ -194,7 +205,7 @@ impl Session {
             let parameters = if given < COUNTED_MIN { 0 } else { row_memory(&parameters) };
             parameters + if size < COUNTED_MIN { 0 } else { size }
         } else {
-            bind.portal.len() + size + row_memory(&parameters)
+            bind.portal.len() + size + row_memory(&parameters) + bind.result_formats.len()
         };
         match kept {
             0 => {}
@@ -302,7 +313,7 @@ impl Session {
                 let name = super::script::parse_execute(statement).map(|(name, _)| name);
                 let prepared = name.and_then(|name| self.statements.get(&name));
                 let _ = home;
-                prepared.and_then(|p| p.plan.as_ref()?.fields.clone()).unwrap_or_default()
+                prepared.and_then(|prepared| prepared.fields().cloned()).unwrap_or_default()
             }
             _ => Arc::default(),
         }
@@ -475,7 +486,8 @@ impl Session {
             Some(giving) => giving,
             None => {
                 self.count_end(if is_first { Outcome::Rows(kept.rows.len() as u64) } else { Outcome::Part });
-                portal.formats.require_columns(kept.fields.len())?;
+                let fits = portal.formats.require_columns(kept.fields.len());
+                self.failing(home, fits.map_err(Pause::from))?;
                 let left = kept.rows.len() - kept.position.min(kept.rows.len());
                 Giving::new(kept.position, rows_max.map_or(left, |max| left.min(max as usize)), false)
             }

@@ -192,3 +192,64 @@ fn savepoints_count_with_what_has_a_name() {
     bench.run(&mut session, &many);
     bench.run(&mut session, "COMMIT");
 }
+
+#[test]
+fn statements_give_up_their_plans_before_another_one_is_refused() {
+    const COUNT: usize = 300;
+    let (mut bench, mut session, host) = table();
+    bench.run(&mut session, "INSERT INTO t VALUES (7, 'seven')");
+    host.room.store(MIB, Ordering::Relaxed);
+    let mut out = Answer::default();
+    let name = |n: usize| format!("s{n}");
+    for n in 0..COUNT {
+        let query = format!("SELECT id, v FROM t WHERE id = $1 AND v <> '{n}'");
+        bench.turn(|home| session.parse(home, &name(n), &query, &[], &mut out)).unwrap();
+    }
+    assert!(left(&mut session, &host) > MIB / 8);
+    let mut run = |bench: &mut Bench, session: &mut Session, statement: &str| {
+        let parameters = [Some(&b"7"[..])];
+        let bind = Bind { statement, ..bound("", &parameters) };
+        bench.turn(|home| {
+            session.bind(home, bind, &mut out)?;
+            session.execute(home, "", None, &mut out)?;
+            session.sync(home, &mut out)
+        })
+    };
+    for n in (0..COUNT).chain((0..COUNT).rev()) {
+        run(&mut bench, &mut session, &name(n)).unwrap();
+    }
+    assert_eq!(out.lines(), ["7|seven"; 2 * COUNT]);
+    // What a client was told is not let go of.
+    bench.run(&mut session, "ALTER TABLE t ALTER v TYPE varchar(9)");
+    for n in [0, COUNT / 2, COUNT - 1] {
+        let mut told = Answer::default();
+        let again = bench.turn(|home| session.describe_statement(home, &name(n), &mut told));
+        let Err(Pause::Error(error)) = again else { panic!("{n}: it has other columns") };
+        assert_eq!(error.message(), "cached plan must not change result type");
+    }
+    bench.run(&mut session, "ALTER TABLE t ALTER v TYPE text");
+    assert_eq!(bench.run(&mut session, "EXECUTE s5(7)").lines(), ["7|seven"]);
+}
+
+#[test]
+fn declared_parameters_are_counted() {
+    let (mut bench, mut session, host) = table();
+    let oids = vec![23; 65_535];
+    let mut out = Answer::default();
+    for (name, least) in [("", 0), ("a", MIB), ("b", 2 * MIB)] {
+        bench.turn(|home| session.parse(home, name, "SELECT 1", &oids, &mut out)).unwrap();
+        assert!(host.kept.load(Ordering::Relaxed) > MIB + least, "{name}");
+    }
+    host.room.store(left(&mut session, &host), Ordering::Relaxed);
+    let refused = bench.turn(|home| session.parse(home, "c", "SELECT 1", &oids, &mut out));
+    assert!(matches!(refused, Err(Pause::Error(error)) if error.state() == SqlState::OUT_OF_MEMORY));
+    bench.run(&mut session, "DEALLOCATE ALL");
+    assert!(left(&mut session, &host) < MIB);
+    host.room.store(MIB, Ordering::Relaxed);
+    // Short, and of many parts.
+    let many = format!("SELECT 1 WHERE 1 IN ({}1)", "1,".repeat(4000));
+    for name in ["", "d"] {
+        let refused = bench.turn(|home| session.parse(home, name, &many, &[], &mut out));
+        assert!(matches!(refused, Err(Pause::Error(error)) if error.state() == SqlState::OUT_OF_MEMORY));
+    }
+}

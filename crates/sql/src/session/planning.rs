@@ -354,10 +354,7 @@ impl Session {
             name: name.clone(),
             statement: prepared.sql.to_string(),
             prepared: prepared.at,
-            parameters: prepared
-                .plan
-                .as_ref()
-                .map_or_else(|| prepared.declared.clone(), |p| p.parameters.clone()),
+            parameters: prepared.parameters().to_vec(),
             from_sql: prepared.from_sql,
         };
         named.map(row).collect()

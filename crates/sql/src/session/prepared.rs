@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use base::limits::IDENTIFIER_LEN_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -36,9 +37,50 @@ pub(super) struct Prepared {
     pub(super) was_bound: bool,
     /// Only its text is kept: it is read again when it is wanted.
     pub(super) is_shed: bool,
+    /// What was known of it when its plan was let go of.
+    pub(super) told: Option<Told>,
+    /// When it was used last, by the count of [`Statements::turn_to`]; 0 for never.
+    pub(super) used: u64,
+}
+
+/// What a client was told of a statement, or could have been.
+#[derive(Debug)]
+pub(super) struct Told {
+    parameters: Vec<PgType>,
+    fields: Option<Arc<[Field]>>,
 }
 
 impl Prepared {
+    /// Its columns, as far as they are known.
+    pub(super) fn fields(&self) -> Option<&Arc<[Field]>> {
+        let planned = self.plan.as_ref().and_then(|plan| plan.fields.as_ref());
+        planned.or_else(|| self.told.as_ref()?.fields.as_ref())
+    }
+
+    /// The types of its parameters, as far as they are known.
+    pub(super) fn parameters(&self) -> &[PgType] {
+        match (&self.plan, &self.told) {
+            (Some(plan), _) => &plan.parameters,
+            (None, Some(told)) => &told.parameters,
+            (None, None) => &self.declared,
+        }
+    }
+
+    /// Keeps its text alone, and what a client was told of it; true if that is less than before.
+    fn shed(&mut self) -> bool {
+        let parameters = self.parameters().len() * PARAMETER_SIZE;
+        let columns = self.fields().map_or(0, |fields| fields.len());
+        let columns = columns * (size_of::<Field>() + IDENTIFIER_LEN_MAX);
+        let size = SHED_SIZE + self.sql.len() + parameters + columns;
+        if self.is_shed || self.from_sql || self.statement.is_none() || size >= self.size {
+            return false;
+        }
+        let told = Told { parameters: self.parameters().to_vec(), fields: self.fields().cloned() };
+        (self.statement, self.plan, self.told) = (None, None, Some(told));
+        (self.size, self.is_shed) = (size, true);
+        true
+    }
+
     /// The plan whose rows the statement gives.
     pub(super) fn running_plan(&self) -> Option<&Arc<Planned>> {
         self.plan.as_ref().filter(|_| self.statement.as_deref().is_some_and(runs_by_plan))
@@ -51,10 +93,15 @@ pub(super) struct Statements {
     by_name: FxHashMap<String, Prepared>,
     kept: usize,
     kept_in_all: usize,
+    uses: u64,
 }
 
 /// What is not kept by a name, and is less, is not counted: there is one of its kind.
 pub(super) const COUNTED_MIN: usize = 64 << 10;
+/// What each parameter of a statement takes that the client has declared: its type is kept for the statement, and for its plan, which is told by them.
+pub(super) const PARAMETER_SIZE: usize = 4 * size_of::<PgType>();
+/// What a statement takes of which the text alone is kept, beside that and its columns.
+const SHED_SIZE: usize = 512;
 /// What is more than that, and is not likely to be used again, is not kept for an idle client.
 const SHED_MIN: usize = 1 << 20;
 
@@ -112,6 +159,30 @@ impl Statements {
         self.count("", now);
     }
 
+    /// A statement that is used now: it is not shed before another one is used.
+    pub(super) fn turn_to(&mut self, name: &str) -> Option<&Prepared> {
+        let prepared = self.by_name.get_mut(name)?;
+        self.uses += 1;
+        prepared.used = self.uses;
+        Some(prepared)
+    }
+
+    /// Keeps no more than the texts of those that have names and were made by the protocol, but for the one that is used; true if that is less than
+    /// before.
+    pub(super) fn shed_named(&mut self) -> bool {
+        let (mut before, mut after) = (0, 0);
+        for (name, prepared) in &mut self.by_name {
+            let size = prepared.size;
+            if !name.is_empty() && prepared.used < self.uses.max(1) && prepared.shed() {
+                before += size;
+                after += prepared.size;
+            }
+        }
+        self.kept = self.kept - before + after;
+        self.kept_in_all = self.kept_in_all - before + after;
+        after < before
+    }
+
     /// A statement was bound to a portal.
     pub(super) fn note_bound(&mut self, name: &str) {
         // Nobody asks of those that have a name.
@@ -125,8 +196,9 @@ impl Statements {
     /// A statement of which the text was kept was read again.
     pub(super) fn take_back(&mut self, name: &str, read: ScriptStatement) {
         if let Some(mut prepared) = self.remove(name) {
+            let size = read.size + prepared.declared.len() * PARAMETER_SIZE;
             (prepared.statement, prepared.size, prepared.is_shed) =
-                (Some(Arc::new(read.statement)), read.size, false);
+                (Some(Arc::new(read.statement)), size, false);
             self.insert(name, prepared);
         }
     }
@@ -190,12 +262,14 @@ impl Planned {
 impl Planned {
     /// Whether both tell the same columns, as far as they are known.
     pub(super) fn has_columns_of(&self, other: &Planned) -> bool {
-        let (Some(own), Some(others)) = (&self.fields, &other.fields) else { return true };
-        own.len() == others.len()
-            && own
-                .iter()
-                .zip(&**others)
-                .all(|(a, b)| a.name == b.name && a.ty == b.ty && a.modifier == b.modifier)
+        self.fields.as_ref().is_none_or(|own| other.has_columns(own))
+    }
+
+    /// Whether its columns are these, if they are known.
+    pub(super) fn has_columns(&self, told: &[Field]) -> bool {
+        let Some(own) = &self.fields else { return true };
+        own.len() == told.len()
+            && own.iter().zip(told).all(|(a, b)| a.name == b.name && a.ty == b.ty && a.modifier == b.modifier)
     }
 
     /// Whether the statement answers with rows, be they without columns.
@@ -305,15 +379,26 @@ pub(super) fn read_parameters(
     }
     let code =
         |index: usize| if codes.len() == 1 { codes[0] } else { codes.get(index).copied().unwrap_or(0) };
-    let mut parameters = Parameters::with_capacity(values.len());
+    let (mut parameters, mut grown) = (Parameters::with_capacity(values.len()), 0);
     for (index, (value, ty)) in values.iter().zip(types).enumerate() {
-        parameters.push(match value {
-            None => Datum::Null,
-            Some(bytes) => read_parameter(bytes, Format::from_code(code(index))?, *ty, context)?,
-        });
+        let Some(bytes) = value else {
+            parameters.push(Datum::Null);
+            continue;
+        };
+        let value = read_parameter(bytes, Format::from_code(code(index))?, *ty, context)?;
+        grown += value.heap_bytes().saturating_sub(GROWTH_FREE * bytes.len());
+        if grown > GROWN_MAX {
+            let message = "parameters take too much more memory than they were sent as";
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        parameters.push(value);
     }
     Ok(parameters)
 }
+
+/// Memory that the parameters of a Bind may take together beyond so many times their bytes: `1e131071` is 54 KB, which take milliseconds to make.
+const GROWN_MAX: usize = 16 << 20;
+const GROWTH_FREE: usize = 64;
 
 fn read_parameter(bytes: &[u8], format: Format, ty: PgType, context: &FormatContext) -> SqlResult<Datum> {
     if format == Format::Binary {

@@ -84,6 +84,7 @@ impl Session {
             Ok(read) => Ok(read),
             Err(Unread::Refused(error)) => Err(error.into()),
             Err(Unread::ToEnd) => Err(Pause::Yield),
+            Err(Unread::NoRoom(_)) if self.statements.shed_named() => Err(Pause::Yield),
             Err(Unread::NoRoom(error)) => {
                 let now = self.start.host.now();
                 let since = waits.unwrap_or(now);
@@ -106,11 +107,16 @@ impl Session {
             + self.settings.borrow().kept()
     }
 
-    /// Is about to keep so much more.
+    /// Is about to keep so much more: if need be, in place of the plans of other statements.
     ///
     /// # Errors
     /// 53200.
     pub(super) fn keep(&mut self, more: usize) -> SqlResult<()> {
+        let outcome = self.tell(more);
+        if outcome.is_err() && self.statements.shed_named() { self.tell(more) } else { outcome }
+    }
+
+    fn tell(&mut self, more: usize) -> SqlResult<()> {
         let wanted = (self.kept() + more) as u64;
         if wanted > self.told {
             self.start.host.keep(wanted)?;
@@ -125,8 +131,11 @@ impl Session {
     /// 54000 where it is too much for a session, 53200 where it is for the tenant.
     pub(super) fn require_room_to_keep(&mut self, more: usize) -> SqlResult<()> {
         let savepoints = self.transaction.peek().map_or(0, Open::kept);
-        let kept = self.statements.kept() + self.portals.kept() + savepoints + more;
-        if kept as u64 <= SESSION_KEPT_MAX.0 {
+        let is_too_much = |session: &Session| {
+            let kept = session.statements.kept() + session.portals.kept() + savepoints + more;
+            kept as u64 > SESSION_KEPT_MAX.0
+        };
+        if !is_too_much(self) || self.statements.shed_named() && !is_too_much(self) {
             return self.keep(more);
         }
         let message = "too much is kept in prepared statements, cursors and savepoints";

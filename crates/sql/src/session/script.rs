@@ -9,7 +9,7 @@ use types::{Datum, PgType};
 
 use super::counting::{Outcome, StatementText};
 use super::kept_rows::BUFFERED_MAX;
-use super::prepared::{Planned, Prepared, changed_result};
+use super::prepared::{PARAMETER_SIZE, Planned, Prepared, changed_result};
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
 use super::{Executed, Home, Pause, Reply, Session};
@@ -210,6 +210,7 @@ impl Session {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
         }
+        let size = size + types.len() * PARAMETER_SIZE;
         self.require_room_to_keep(name.len() + size)?;
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
@@ -231,6 +232,8 @@ impl Session {
             size,
             was_bound: false,
             is_shed: false,
+            told: None,
+            used: 0,
         };
         self.statements.insert(name, prepared);
         Ok("PREPARE".into())
@@ -265,10 +268,11 @@ impl Session {
         home: &mut Home<'_>,
         (name, arguments): (String, &[ast::Expr]),
     ) -> Result<Called, Pause> {
-        let prepared = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
+        self.read_again(&name)?;
+        let prepared = &self.statements[&name];
         let (statement, declared) = (prepared.statement.clone(), prepared.declared.clone());
         let known = prepared.plan.clone();
-        let before = known.clone().filter(|known| known.fields.is_some());
+        let before = prepared.fields().cloned();
         let sql = Arc::clone(&prepared.sql);
         let statement = statement.ok_or_else(|| no_statement(&name))?;
         // While its rows are on their way the statement keeps the plan they come from, whatever the catalog is now.
@@ -280,7 +284,7 @@ impl Session {
             return Err(SqlError::unsupported("EXECUTE of a statement that is not a query or DML").into());
         };
         let planned = self.described(home, planned)?;
-        if before.is_some_and(|before| !before.has_columns_of(&planned)) {
+        if before.is_some_and(|before| !planned.has_columns(&before)) {
             return Err(changed_result().into());
         }
         let parameters = self.evaluate_arguments(home, &name, arguments, &planned.parameters)?;
