@@ -492,7 +492,8 @@ impl Session {
                 Giving::new(kept.position, rows_max.map_or(left, |max| left.min(max as usize)), false)
             }
         };
-        let given = kept.give(&mut giving, &mut self.loaded_rows, &portal.formats, &self.format, out);
+        let format = self.format_for(home);
+        let given = kept.give(&mut giving, &mut self.loaded_rows, &portal.formats, &format, out);
         if let Err(pause) = given {
             self.giving = Some(giving);
             return Err(pause);

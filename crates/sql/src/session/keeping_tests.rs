@@ -253,3 +253,37 @@ fn declared_parameters_are_counted() {
         assert!(matches!(refused, Err(Pause::Error(error)) if error.state() == SqlState::OUT_OF_MEMORY));
     }
 }
+
+#[test]
+fn an_idle_session_keeps_no_large_catalog() {
+    let (mut bench, mut session, host) = table();
+    bench.run(&mut session, "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TABLE m (id int, now mood)");
+    bench.run(&mut session, "INSERT INTO m VALUES (1, 'glad')");
+    let mut out = Answer::default();
+    let mut run = |bench: &mut Bench, session: &mut Session| {
+        out = Answer::default();
+        bench.turn(|home| {
+            session.bind(home, Bind { statement: "p", ..bound("", &[]) }, &mut out).unwrap();
+            session.execute(home, "", None, &mut out).unwrap();
+            session.sync(home, &mut out).unwrap();
+        });
+        out.lines()
+    };
+    bench.turn(|home| session.parse(home, "p", "SELECT now FROM m", &[], &mut Answer::default())).unwrap();
+    assert_eq!(run(&mut bench, &mut session), ["glad"]);
+    let count = |session: &Session| session.names.as_ref().map(|names| names.kept());
+    left(&mut session, &host);
+    assert!(count(&session).is_some(), "a small one");
+    for n in 0..600 {
+        bench.run(&mut session, &format!("CREATE TABLE t{n} (id int)"));
+    }
+    bench.run(&mut session, "BEGIN; DECLARE c CURSOR FOR SELECT now FROM m");
+    for _ in 0..2 {
+        assert_eq!(run(&mut bench, &mut session), ["glad"]);
+        left(&mut session, &host);
+        assert_eq!(count(&session), None);
+    }
+    let mut told = Answer::default();
+    bench.turn(|home| session.execute(home, "c", None, &mut told)).unwrap();
+    assert_eq!(told.lines(), ["glad"]);
+}

@@ -8,6 +8,9 @@ use types::{CatalogNames, PgType, quote_ident};
 
 use crate::system::{function_by_oid, only_function_named, system_table, system_table_by_oid};
 
+/// What the catalog of an idle session may take: it keeps the one of its last statement.
+pub(super) const IDLE_NAMES_MAX: u64 = 64 << 10;
+
 /// One version of a catalog, seen through one search path; the system's own tables included.
 #[derive(Debug)]
 pub struct PathNames {
@@ -24,6 +27,11 @@ impl PathNames {
     /// Whether it shows this version of the catalog.
     pub(super) fn shows(&self, catalog: &Arc<Catalog>) -> bool {
         Arc::ptr_eq(&self.catalog, catalog)
+    }
+
+    /// What it keeps in memory for as long as the catalog is not that of others, by estimate.
+    pub(super) fn kept(&self) -> u64 {
+        self.catalog.footprint()
     }
 
     /// As [`PathNames::shows`], for a borrowed catalog.

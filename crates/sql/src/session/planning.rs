@@ -10,7 +10,7 @@ use tenant::locks::{TableLock, WaitPolicy};
 use types::PgType;
 
 use super::analytic::{AnalyticRequest, AnalyticState, Deliver, PreparedRow, QueryContext};
-use super::names::PathNames;
+use super::names::{IDLE_NAMES_MAX, PathNames};
 use super::prepared::{Planned, Prepared, fields_of};
 use super::{BackendRow, Home, LockRow, Pause, RandomBits, Reach, Session};
 use crate::expr::ParamTypes;
@@ -104,15 +104,23 @@ impl Session {
         if !stale && self.names.as_ref().is_some_and(|names| names.shows(catalog)) {
             return;
         }
-        if stale {
-            let settings = self.settings.borrow();
-            self.format = Arc::new(settings.format_context(self.transaction_start));
+        let epoch = self.settings.borrow().epoch();
+        if stale && self.format_epoch != epoch {
+            self.format = Arc::new(self.settings.borrow().format_context(self.transaction_start));
             self.names = None;
-            self.format_epoch = settings.epoch();
+            self.format_epoch = epoch;
         }
         let names = Arc::new(PathNames::new(Arc::clone(catalog), self.search_path(catalog)));
         self.names = Some(Arc::clone(&names));
         Arc::make_mut(&mut self.format).names = Some(names);
+    }
+
+    /// The client is waited for: a large catalog, which others may change meanwhile, is not kept for that long. The next statement finds its names again.
+    pub(super) fn let_go_of_names(&mut self) {
+        if self.names.as_ref().is_some_and(|names| names.kept() > IDLE_NAMES_MAX) {
+            self.names = None;
+            Arc::make_mut(&mut self.format).names = None;
+        }
     }
 
     /// Whether the form of values is still to be made up, or a setting changed since it was, the role among them.

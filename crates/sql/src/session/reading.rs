@@ -151,6 +151,9 @@ impl Session {
             self.script_size = 0;
         }
         if has_all {
+            if self.copy_in.is_none() {
+                self.let_go_of_names();
+            }
             self.statements.shed();
             self.portals.shed();
         }

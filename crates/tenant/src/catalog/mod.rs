@@ -80,7 +80,7 @@ impl Catalog {
     }
 
     /// Bytes that a copy takes, about: what two share until it changes is in neither.
-    pub(crate) fn footprint(&self) -> u64 {
+    pub fn footprint(&self) -> u64 {
         let found = self.relations.len() + self.relation_names.len() + self.statistics.len();
         let sorted = self.schemas.len() + self.enums.len() + self.roles.len() + self.comments.len();
         (64 * (found + sorted)) as u64
