@@ -60,6 +60,8 @@ struct Run {
     scanned: f64,
     /// Reads a look-up, second by second.
     per_second: Vec<f64>,
+    /// Why it was not what it is called, if clients ended early.
+    ended: Option<String>,
 }
 
 impl Run {
@@ -93,8 +95,8 @@ async fn run(stage: &Stage, pages: &Pages, way: Way) -> Result<Run> {
     host.quiet(stage).await?;
     stage.say(way.name());
     let sampler = pages.sampler().await?;
-    let _scanner = if way == Way::Alone { None } else { Some(pages.scan(stage, &sampler).await?) };
-    let _reader = pages.read(stage, &sampler).await?;
+    let scanner = if way == Way::Alone { None } else { Some(pages.scan(stage, &sampler).await?) };
+    let reader = pages.read(stage, &sampler).await?;
     stage.pass(stage.options.time(WARM_UP_SECONDS)).await;
     let from = clock::now_us();
     stage.pass(stage.options.time(SECONDS)).await;
@@ -102,6 +104,7 @@ async fn run(stage: &Stage, pages: &Pages, way: Way) -> Result<Run> {
     tokio::time::sleep(LEDGER_WAIT).await;
     let rows = ledger::rows(&host.admin, "ledger", "memory", from, to).await?;
     let samples = sampler.finish();
+    let ended = [Pages::ended(READER, Some(reader)).await, Pages::ended(SCANNER, scanner).await];
     let seconds = (to - from) as f64 / 1e6;
     let of = |tenant: &str, value: fn(&crate::world::sampler::Counts) -> f64| {
         samples.tenant_rate(tenant, from, to, value).unwrap_or(0.0) * seconds
@@ -127,6 +130,7 @@ async fn run(stage: &Stage, pages: &Pages, way: Way) -> Result<Run> {
             .zip(&look_ups)
             .map(|(reads, look_ups)| stats::share(*reads, *look_ups))
             .collect(),
+        ended: ended.into_iter().flatten().next(),
     })
 }
 
@@ -138,6 +142,9 @@ fn median(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {
 /// Why the runs say nothing of the promise, if they do not.
 fn says_nothing(runs: &[Vec<Run>; 3]) -> Option<String> {
     let [alone, promised, unpromised] = runs;
+    if let Some(why) = runs.iter().flatten().find_map(|run| run.ended.clone()) {
+        return Some(why);
+    }
     if alone.iter().any(|run| run.reads < READS_MIN) {
         return Some(format!("alone it read fewer than {READS_MIN} pages"));
     }
@@ -277,5 +284,10 @@ mod tests {
         let mut idle = runs(3.0, 3.0, 6.0, Some(0.0));
         idle[1][0].scanned = 0.0;
         assert_eq!(outcomes(&idle), void);
+        for way in 0..3 {
+            let mut gone = runs(3.0, 3.0, 6.0, Some(0.0));
+            gone[way][0].ended = Some("the connection broke".into());
+            assert_eq!(outcomes(&gone), void, "the scanner was there for a part of the run");
+        }
     }
 }

@@ -36,10 +36,12 @@ struct Return {
     back_us: u64,
     ended_us: u64,
     samples: Samples,
+    /// Why somebody's clients were not there all the time, if they were not.
+    gone: Option<String>,
 }
 
 /// What a return comes to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Found {
     /// Resident before, and at the return.
     before_bytes: f64,
@@ -51,6 +53,7 @@ struct Found {
     /// Pages read a look-up before, and once the time is over.
     reads_before: f64,
     reads_after: f64,
+    gone: Option<String>,
 }
 
 pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
@@ -67,20 +70,23 @@ pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
         pages.host.quiet(stage).await?;
         let sampler = pages.sampler().await?;
         let began_us = clock::now_us();
-        let _scanner = pages.scan(stage, &sampler).await?;
+        let scanner = pages.scan(stage, &sampler).await?;
         stage.say("both at work");
         let reader = pages.read(stage, &sampler).await?;
         stage.pass(warm_up).await;
-        drop(reader);
+        let before = Pages::ended(READER, Some(reader)).await;
         let idle_us = clock::now_us();
         stage.say("T1 is idle");
         stage.pass(idle).await;
         stage.say("T1 is back");
         let back_us = clock::now_us();
-        let _reader = pages.read(stage, &sampler).await?;
+        let reader = pages.read(stage, &sampler).await?;
         stage.pass(back).await;
         let ended_us = clock::now_us();
-        returns.push(Return { began_us, idle_us, back_us, ended_us, samples: sampler.finish() });
+        let samples = sampler.finish();
+        let after = [Pages::ended(READER, Some(reader)).await, Pages::ended(SCANNER, Some(scanner)).await];
+        let gone = before.into_iter().chain(after.into_iter().flatten()).next();
+        returns.push(Return { began_us, idle_us, back_us, ended_us, samples, gone });
     }
     let section = section(&pages, &returns);
     pages.host.stop().await?;
@@ -114,6 +120,7 @@ impl Return {
             touched: touched(asked * BACK_SECONDS_MAX * LOOK_UP_ROWS as f64, rows_a_page(), rows),
             reads_before: reads(measured_us, self.idle_us),
             reads_after: reads(due_us, self.ended_us),
+            gone: self.gone.clone(),
         }
     }
 }
@@ -131,6 +138,9 @@ fn touched(drawn: f64, rows_a_page: f64, rows: u64) -> f64 {
 impl Found {
     /// Why it says nothing of a return, if it does not.
     fn says_nothing(&self) -> Option<String> {
+        if self.gone.is_some() {
+            return self.gone.clone();
+        }
         let lent = 1.0 - stats::share(self.left_bytes, self.before_bytes);
         if self.before_bytes == 0.0 || lent < LENT_MIN {
             return Some(format!("{} of its memory was lent", percent(lent, false)));
@@ -258,6 +268,7 @@ mod tests {
             touched: 0.99,
             reads_before: 0.1,
             reads_after: 0.2,
+            gone: None,
         }
     }
 
@@ -277,6 +288,8 @@ mod tests {
         assert_eq!(outcomes(&[found(Some(1.0)), kept]), [Void, Void], "nothing was lent");
         let idle = Found { touched: 0.5, ..found(None) };
         assert_eq!(outcomes(&[idle]), [Void, Void], "it did not ask");
+        let gone = Found { gone: Some("the connection broke".into()), ..found(Some(1.0)) };
+        assert_eq!(outcomes(&[found(Some(1.0)), gone]), [Void, Void], "nobody kept its memory from it");
     }
 
     #[test]

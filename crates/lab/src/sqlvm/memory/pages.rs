@@ -86,6 +86,12 @@ impl Pages {
         Ok(acting)
     }
 
+    /// Why a tenant's clients ended before they were told to, if they did; they end now. Of one that was not there: nothing.
+    pub(super) async fn ended(name: &str, acting: Option<Acting>) -> Option<String> {
+        let why = acting?.failure().await?;
+        Some(format!("the clients of \"{name}\" ended early: {why}"))
+    }
+
     /// Begins to count both tenants.
     pub(super) async fn sampler(&self) -> Result<Sampler> {
         self.host.sampler(&[READER.to_owned(), SCANNER.to_owned()]).await
