@@ -7,7 +7,7 @@ use super::node::Emit;
 use super::row_key::{push_key, row_key};
 use super::select::{SEEN_LEN, compare_nullable};
 use super::{Cx, Flow, Halt, Run};
-use crate::expr::{Accumulator, AggregateCall, eval, eval_filter};
+use crate::expr::{Accumulator, AggregateCall, eval_filter};
 use crate::memory_bound::Held;
 use crate::plan::{AggregatePlan, Node};
 
@@ -21,6 +21,8 @@ struct Group {
 /// One aggregate over one group.
 struct State {
     accumulator: Accumulator,
+    /// Most bytes of a value that it kept.
+    bytes: usize,
     /// The arguments met, for DISTINCT.
     seen: Option<FxHashSet<Box<[u8]>>>,
     /// Sort keys and arguments, for ORDER BY within the aggregate.
@@ -29,7 +31,8 @@ struct State {
 
 impl State {
     fn new(call: &AggregateCall) -> State {
-        State { accumulator: call.start(), seen: call.distinct.then(FxHashSet::default), waiting: Vec::new() }
+        let seen = call.distinct.then(FxHashSet::default);
+        State { accumulator: call.start(), bytes: 0, seen, waiting: Vec::new() }
     }
 }
 
@@ -137,11 +140,16 @@ impl Run<'_, '_> {
                 self.hold(held, row_memory(args))?;
             }
             state.accumulator.add(args)?;
+            let bytes = if call.kind.gathers() { 0 } else { state.accumulator.heap_bytes() };
+            if bytes > state.bytes {
+                self.hold(held, bytes - state.bytes)?;
+                state.bytes = bytes;
+            }
             return Ok(valued);
         }
-        let mut keys = Row::with_capacity(call.order_by.len());
+        let (mut keys, mut bytes) = (Row::with_capacity(call.order_by.len()), 0);
         for key in &call.order_by {
-            keys.push(eval(&key.expr, &ctx).map_err(|error| self.halt(error))?);
+            keys.push(self.part(&key.expr, &ctx, &mut bytes)?);
         }
         self.hold(held, row_memory(&keys) + row_memory(args))?;
         state.waiting.push((keys, args.clone()));

@@ -8,7 +8,7 @@ use types::{Datum, Row, row_memory};
 
 use super::insert::cast_row;
 use super::{Cx, ExecError, ExternalRows, Flow, Halt, Key, RowSink, Run};
-use crate::expr::{eval, eval_bool};
+use crate::expr::eval_bool;
 use crate::plan::{ChangeSource, CheckPlan, DeletePlan, Node, ReturningPlan, TargetColumn, UpdatePlan};
 
 /// A row to change and the level's row it was found with.
@@ -57,9 +57,9 @@ impl Run<'_, '_> {
                     &mut |mut target, row, types| {
                         let given = &row[columns..];
                         let given = cast_row(given, &types[columns..], assigned, cx)?;
+                        let (ctx, mut bytes) = (cx.row(&given), 0);
                         for (column, value) in &plan.assignments {
-                            target.row[*column] =
-                                eval(value, &cx.row(&given)).map_err(|error| self.halt(error))?;
+                            target.row[*column] = self.part(value, &ctx, &mut bytes)?;
                         }
                         self.note_bytes(row_memory(&target.row))?;
                         targets.push(target);
@@ -147,11 +147,11 @@ impl Run<'_, '_> {
 
     /// The target with its new values.
     fn assigned(&self, plan: &UpdatePlan, cx: &Cx<'_>, mut target: Target) -> Halt<Target> {
-        let ctx = cx.row(&target.row);
+        let (ctx, mut bytes) = (cx.row(&target.row), 0);
         let values: Row = plan
             .assignments
             .iter()
-            .map(|(_, value)| eval(value, &ctx).map_err(|error| self.halt(error)))
+            .map(|(_, value)| self.part(value, &ctx, &mut bytes))
             .collect::<Halt<_>>()?;
         for ((column, _), value) in plan.assignments.iter().zip(values) {
             target.row[*column] = value;

@@ -7,7 +7,7 @@ use types::{Datum, Row};
 
 use super::insert::Inserting;
 use super::{Cx, Halt, Key, RowSink, Run};
-use crate::expr::{eval, eval_filter};
+use crate::expr::eval_filter;
 use crate::plan::{Arbiter, ConflictAction};
 
 impl Run<'_, '_> {
@@ -81,8 +81,9 @@ impl Run<'_, '_> {
             return Ok(());
         }
         let mut updated = row[..columns].to_vec();
+        let mut bytes = 0;
         for (column, value) in assignments {
-            updated[*column] = eval(value, &ctx).map_err(|error| self.halt(error))?;
+            updated[*column] = self.part(value, &ctx, &mut bytes)?;
         }
         self.check(table, &state.plan.checks, cx, &updated)?;
         self.is_first_change(table, &key)?;

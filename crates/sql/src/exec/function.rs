@@ -31,12 +31,14 @@ impl Run<'_, '_> {
         match function {
             TableFunction::Scalar(expr) => {
                 row[first] = value(expr, row)?;
+                self.note_filled(row[first].heap_bytes(), cx, row)?;
                 give(row, 1)
             }
             TableFunction::Unnest(arrays) => {
                 let mut columns = Vec::with_capacity(arrays.len());
+                let mut bytes = 0;
                 for array in arrays {
-                    columns.push(match value(array, row)? {
+                    columns.push(match self.part(array, &cx.row(row), &mut bytes)? {
                         Datum::Array(array) => array.items,
                         _ => Vec::new(),
                     });

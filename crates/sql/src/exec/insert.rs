@@ -8,6 +8,7 @@ use super::{Cx, ExternalRows, Flow, Halt, Key, Position, RowSink, Run, Slice};
 use crate::plan::{InsertPlan, InsertSource, TargetColumn};
 
 /// An INSERT under way.
+use crate::memory_bound::require_row_len;
 pub(super) struct Inserting<'p> {
     pub(super) plan: &'p InsertPlan,
     /// Keys of rows it made or changed, when it may meet them again.
@@ -132,7 +133,7 @@ fn require_width(given: usize, wanted: usize) -> Halt<()> {
 }
 
 pub(super) fn cast_row(values: &[Datum], from: &[PgType], to: &[TargetColumn], cx: &Cx<'_>) -> Halt<Row> {
-    let mut row = Row::with_capacity(values.len());
+    let (mut row, mut bytes) = (Row::with_capacity(values.len()), 0);
     for ((value, from), column) in values.iter().zip(from).zip(to) {
         let allowed = *from == column.ty
             || *from == PgType::Unknown
@@ -149,7 +150,10 @@ pub(super) fn cast_row(values: &[Datum], from: &[PgType], to: &[TargetColumn], c
                 .into());
         }
         let how = CastContext::Assignment;
-        row.push(types::cast(value.clone(), *from, column.ty, column.typmod, how, cx.stmt.format)?);
+        let value = types::cast(value.clone(), *from, column.ty, column.typmod, how, cx.stmt.format)?;
+        bytes += value.heap_bytes();
+        require_row_len(bytes)?;
+        row.push(value);
     }
     Ok(row)
 }

@@ -64,11 +64,11 @@ impl Run<'_, '_> {
             NodeKind::Scan(scan) => self.scan(scan, cx, row, emit),
             NodeKind::Values { first, rows } => {
                 for exprs in rows {
+                    let (ctx, mut bytes) = (cx.row(&[]), 0);
                     for (i, expr) in exprs.iter().enumerate() {
-                        let value =
-                            crate::expr::eval(expr, &cx.row(&[])).map_err(|error| self.halt(error))?;
-                        row[first + i] = value;
+                        row[first + i] = self.part(expr, &ctx, &mut bytes)?;
                     }
+                    self.note_filled(bytes, cx, row)?;
                     if emit(row)? == Flow::Stop {
                         return Ok(Flow::Stop);
                     }

@@ -2,6 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use base::limits::KEY_LEN_MAX;
 use smallvec::SmallVec;
 use tenant::catalog::Index;
 use tenant::row::keys::{ColumnRange, KeyRange, primary_key};
@@ -10,6 +11,7 @@ use types::{Datum, PgType};
 
 use super::{Cx, Flow, Halt, Key, Position, Run, Slice};
 use crate::expr::{BoundExpr, SubqueryEval, eval_ref};
+use crate::memory_bound::{Held, value_memory};
 use crate::plan::{AccessPath, KeyPart, ProbeFit, RangeBound, ScanNode};
 
 /// A probe brought to the form of a column's keys.
@@ -44,7 +46,7 @@ impl Run<'_, '_> {
                 if single {
                     for part in parts {
                         let KeyPart::Equal(expr, fit) = part else { continue };
-                        match self.probe(expr, *fit, cx, row)? {
+                        match self.probe_equal(expr, *fit, cx, row)? {
                             Fitted::Value(value) => values.push(value),
                             _ => return Ok(Flow::More),
                         }
@@ -70,8 +72,9 @@ impl Run<'_, '_> {
         each: &mut dyn FnMut(&[Datum], &mut Vec<Datum>) -> Halt<Flow>,
     ) -> Halt<Flow> {
         let mut sets: Vec<Vec<Datum>> = Vec::with_capacity(parts.len());
+        let mut held = self.memory.hold();
         for part in parts {
-            sets.push(self.probe_set(part, cx, row)?);
+            sets.push(self.probe_set(part, cx, row, &mut held)?);
         }
         if sets.iter().any(Vec::is_empty) {
             return Ok(Flow::More);
@@ -260,21 +263,33 @@ impl Run<'_, '_> {
     }
 
     /// The values a key column may have: each once, in order.
-    fn probe_set(&self, part: &KeyPart, cx: &Cx<'_>, row: &[Datum]) -> Halt<Vec<Datum>> {
+    fn probe_set(&self, part: &KeyPart, cx: &Cx<'_>, row: &[Datum], held: &mut Held<'_>) -> Halt<Vec<Datum>> {
         let mut values = Vec::new();
-        let mut add = |fitted| add_to(&mut values, fitted);
+        let mut add = |fitted: Fitted| -> Halt<()> {
+            if let Fitted::Value(value) = fitted.within_keys() {
+                self.hold(held, value_memory(&value))?;
+                values.push(value);
+            }
+            Ok(())
+        };
+    fn probe_equal(&self, expr: &BoundExpr, fit: ProbeFit, cx: &Cx<'_>, row: &[Datum]) -> Halt<Fitted> {
+        Ok(self.probe(expr, fit, cx, row)?.within_keys())
+    }
+
         match part {
-            KeyPart::Equal(expr, fit) => add(self.probe(expr, *fit, cx, row)?),
+            KeyPart::Equal(expr, fit) => add(self.probe(expr, *fit, cx, row)?)?,
             KeyPart::OneOf(items, fit) => {
                 for item in items {
-                    add(self.probe(item, *fit, cx, row)?);
+                    add(self.probe(item, *fit, cx, row)?)?;
                 }
             }
             KeyPart::AnyOf(array, fit) => {
                 let ctx = cx.row(row);
                 let array = eval_ref(array, &ctx).map_err(|error| self.halt(error))?;
                 if let Datum::Array(array) = &*array {
-                    array.items.iter().for_each(|item| add(fitted(item.clone(), *fit)));
+                    for item in &array.items {
+                        add(fitted(item.clone(), *fit))?;
+                    }
                 }
             }
             KeyPart::InRows(..) => {}
@@ -282,7 +297,7 @@ impl Run<'_, '_> {
         if let KeyPart::InRows(id, fit) = part {
             let ctx = cx.row(row);
             SubqueryEval::run(self, *id, &ctx, &mut |found| {
-                add_to(&mut values, fitted(found[0].clone(), *fit));
+                add(fitted(found[0].clone(), *fit)).map_err(|why| self.raise(why))?;
                 Ok(ControlFlow::Continue(()))
             })
             .map_err(|error| self.halt(error))?;
@@ -293,9 +308,15 @@ impl Run<'_, '_> {
     }
 }
 
-fn add_to(values: &mut Vec<Datum>, fitted: Fitted) {
-    if let Fitted::Value(value) = fitted {
-        values.push(value);
+impl Fitted {
+    /// Nothing for a value of more bytes than any key of an index has: no row has it.
+    fn within_keys(self) -> Fitted {
+        match &self {
+            Fitted::Value(Datum::Text(text)) if text.len() > KEY_LEN_MAX => Fitted::Nothing,
+            Fitted::Value(Datum::Bytea(bytes)) if bytes.len() > KEY_LEN_MAX => Fitted::Nothing,
+            Fitted::Value(Datum::Array(array)) if array.items.len() > KEY_LEN_MAX => Fitted::Nothing,
+            _ => self,
+        }
     }
 }
 
@@ -324,7 +345,8 @@ fn fitted(value: Datum, fit: ProbeFit) -> Fitted {
             };
             let text = text.trim_end_matches(' ');
             let count = text.chars().count();
-            if count > length {
+            // Nor is any key of an index as long as that.
+            if count > length || length > KEY_LEN_MAX {
                 return Fitted::Nothing;
             }
             let mut padded = compact_str::CompactString::new(text);

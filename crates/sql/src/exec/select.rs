@@ -10,7 +10,7 @@ use types::{Datum, Row, row_memory};
 
 use super::row_key::{push_key, row_key};
 use super::{Cx, Flow, Halt, Key, Run};
-use crate::expr::{BoundExpr, Volatility, eval};
+use crate::expr::{BoundExpr, EvalCtx, Volatility, eval};
 use crate::memory_bound::{Held, require_row_len};
 use crate::plan::{DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, SelectPlan, SortColumn};
 
@@ -75,10 +75,10 @@ impl Run<'_, '_> {
                 self.project(&plan.project, cx, row, &mut out)?;
             } else {
                 out.clear();
+                let (ctx, mut bytes) = (cx.row(row), 0);
                 for (column, expr) in plan.project.iter().enumerate() {
                     let is_late = late.iter().any(|(late, _)| *late == column);
-                    let value = if is_late { Ok(Datum::Null) } else { eval(expr, &cx.row(row)) };
-                    out.push(value.map_err(|error| self.halt(error))?);
+                    out.push(if is_late { Datum::Null } else { self.part(expr, &ctx, &mut bytes)? });
                 }
                 source.clone_from(row);
             }
@@ -98,9 +98,12 @@ impl Run<'_, '_> {
         rows.sort_by(|a, b| compare_rows(&a.row, &b.row, &plan.sort));
         for mut sorted in rows {
             self.step()?;
-            for (column, expr) in &late {
-                let value = eval(expr, &cx.row(&sorted.source)).map_err(|error| self.halt(error))?;
-                sorted.row[*column] = value;
+            if !late.is_empty() {
+                let ctx = cx.row(&sorted.source);
+                let mut bytes = sorted.row.iter().map(Datum::heap_bytes).sum();
+                for (column, expr) in &late {
+                    sorted.row[*column] = self.part(expr, &ctx, &mut bytes)?;
+                }
             }
             if self.give(plan, &mut tail, &sorted.row, Some(&sorted.keys), take)? == Flow::Stop {
                 break;
@@ -129,13 +132,21 @@ impl Run<'_, '_> {
         let ctx = cx.row(row);
         let mut bytes = 0;
         for expr in exprs {
-            let value = eval(expr, &ctx).map_err(|error| self.halt(error))?;
-            // Each may be a copy of the same long value.
-            bytes += value.heap_bytes();
-            require_row_len(bytes)?;
-            out.push(value);
+            out.push(self.part(expr, &ctx, &mut bytes)?);
         }
         Ok(())
+    }
+
+    /// One value of a row that takes so many bytes before it: each may be a copy of the same long one.
+    ///
+    /// # Errors
+    /// 54000 where the row becomes longer than one may be.
+    #[inline]
+    pub(super) fn part(&self, expr: &BoundExpr, ctx: &EvalCtx<'_>, bytes: &mut usize) -> Halt<Datum> {
+        let value = eval(expr, ctx).map_err(|error| self.halt(error))?;
+        *bytes += value.heap_bytes();
+        require_row_len(*bytes)?;
+        Ok(value)
     }
 
     fn give(

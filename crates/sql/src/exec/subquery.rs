@@ -65,7 +65,7 @@ impl SubqueryEval for Run<'_, '_> {
 impl Run<'_, '_> {
     /// What an expression is told of why its subquery stopped; [`Run::halt`] is the way back.
     #[cold]
-    fn raise(&self, why: ExecError) -> EvalError {
+    pub(super) fn raise(&self, why: ExecError) -> EvalError {
         match why {
             ExecError::Interrupt(tenant::Interrupt::Error(error)) => EvalError::Sql(error),
             ExecError::Session => EvalError::Interrupted,

@@ -1,6 +1,6 @@
 //! Statements through sessions, on a tenant in memory. Expectations are PostgreSQL 15's.
 
-use base::SqlState;
+use base::{ByteCount, SqlState};
 
 use crate::session::testing::Bench;
 use crate::session::{Pause, Session};
@@ -185,6 +185,55 @@ fn a_row_of_a_result_has_bounds() {
         let error = bench.fail(&mut session, &sql);
         assert_eq!(error.state().to_string(), "54000", "{sql:.60}");
     }
+}
+
+#[test]
+fn a_row_is_bounded_before_it_is_whole() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (id int PRIMARY KEY, a text, b text, c text); INSERT INTO t VALUES (1, 'x');
+         CREATE TABLE u (id int, a text UNIQUE); INSERT INTO u VALUES (1, 'x')",
+    );
+    let long = "repeat('x', 100000000)";
+    let late = "repeat('x', 100000000 + (random() * 0)::int)";
+    for sql in [
+        format!("UPDATE t SET a = {long}, b = {long}, c = {long}"),
+        format!("INSERT INTO t VALUES (1) ON CONFLICT (id) DO UPDATE SET a = {long}, b = {long}, c = {long}"),
+        format!("INSERT INTO t SELECT 2, length(x || y) FROM (VALUES ({long}, {long}, {long})) v (x, y, z)"),
+        format!("INSERT INTO t SELECT 2, {late}, {late}, {late} FROM t ORDER BY id"),
+    ] {
+        let error = loop {
+            match bench.try_run(&mut session, &sql) {
+                Err(Pause::Yield) => {}
+                Err(Pause::Error(error)) => break error,
+                other => panic!("{sql}: {other:?}"),
+            }
+        };
+        assert_eq!(error.state().to_string(), "54000", "{sql}");
+        assert_eq!(error.message(), "a row of the result is longer than 256MiB", "{sql}");
+    }
+    // No key is so long, but there is an order of them.
+    let mut count = |condition: &str| {
+        let sql = format!("SELECT count(*) FROM u WHERE {condition}");
+        bench.run(&mut session, &sql).lines().join("")
+    };
+    assert_eq!(count("a = repeat('x', 5000)"), "0");
+    assert_eq!(count("a IN (repeat('x', 5000), repeat('x', length(a)), 'x')"), "1");
+    assert_eq!(count("a < repeat('x', 5000)"), "1");
+}
+
+#[test]
+fn what_aggregates_keep_is_within_what_rows_may_take() {
+    let mut bench = Bench::within(ByteCount::from_mib(1));
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (n int)");
+    let maxima = |groups: usize| {
+        format!(
+            "INSERT INTO t SELECT length(max(repeat('x', 10000 + g))) FROM generate_series(1, {groups}) g GROUP BY g"
+        )
+    };
+    bench.run(&mut session, &maxima(10));
+    let refused = bench.fail(&mut session, &maxima(1000));
+    assert_eq!(refused.state(), SqlState::OUT_OF_MEMORY);
 }
 
 #[test]
