@@ -78,7 +78,7 @@ impl Tenant {
         match &txn.catalog {
             Some(catalog) if catalog.has_too_many_texts(&self.catalog) => {
                 let detail = format!(
-                    "Queries of views, defaults, conditions and comments of a database take at most {TEXTS_LEN_MAX} bytes together."
+                    "Queries of views, defaults, conditions, comments and labels of enums of a database take at most {TEXTS_LEN_MAX} bytes together."
                 );
                 let message = "too long texts in the definitions of the database";
                 Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_detail(detail))

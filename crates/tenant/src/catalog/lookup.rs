@@ -344,11 +344,14 @@ impl Catalog {
         self.changed();
     }
     pub(crate) fn put_enum(&mut self, ty: EnumType) {
-        self.enums.insert(ty.oid, Arc::new(ty));
+        self.texts_len += ty.labels_len();
+        let before = self.enums.insert(ty.oid, Arc::new(ty));
+        self.texts_len -= before.map_or(0, |ty| ty.labels_len());
         self.changed();
     }
     pub(crate) fn remove_enum(&mut self, oid: Oid) {
-        self.enums.remove(&oid);
+        let gone = self.enums.remove(&oid);
+        self.texts_len -= gone.map_or(0, |ty| ty.labels_len());
         self.changed();
     }
     pub(crate) fn put_role(&mut self, role: Role) {

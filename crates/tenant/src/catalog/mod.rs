@@ -69,8 +69,8 @@ pub struct Catalog {
     texts_len: usize,
 }
 
-/// Bytes of the texts of a database's definitions together: queries of views, defaults, conditions, comments. All are in memory while the tenant is
-/// open, in nobody's budget.
+/// Bytes of the texts of a database's definitions together: queries of views, defaults, conditions, comments, labels of enums. All are in memory while
+/// the tenant is open, in nobody's budget.
 pub(crate) const TEXTS_LEN_MAX: usize = 64 << 20;
 
 impl Catalog {

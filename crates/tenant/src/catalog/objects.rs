@@ -95,6 +95,11 @@ impl EnumType {
     /// Distance of neighbouring labels at creation; less where they are more than 32,767.
     pub const ORDER_STEP: u32 = 1 << 16;
 
+    /// Bytes of its labels, and of what goes with each.
+    pub(crate) fn labels_len(&self) -> usize {
+        self.labels.iter().map(|label| size_of::<EnumLabel>() + label.label.len()).sum()
+    }
+
     pub fn order_of(&self, label: &str) -> Option<u32> {
         self.labels.iter().find(|l| l.label == label).map(|l| l.order)
     }

@@ -439,6 +439,8 @@ fn the_texts_of_definitions_have_a_limit_together() {
     refused(fixture.ddl(|ddl| {
         Ok(ddl.create_view(ViewDefinition { sql: long[..].into(), ..view_named("w") }).map(drop)?)
     }));
+    let labels: Vec<String> = (0..60_000).map(|n| format!("{n:060}")).collect();
+    refused(fixture.ddl(|ddl| Ok(ddl.create_enum(PUBLIC_SCHEMA, "e", OWNER_ROLE, &labels).map(drop)?)));
     assert_eq!(fixture.tenant.catalog().comment(t, Some(1)), None);
     // As often as one likes in place of another one.
     for _ in 0..3 {
