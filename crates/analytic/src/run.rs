@@ -234,6 +234,10 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
     options.optimizer.repartition_sorts = false;
     options.optimizer.enable_round_robin_repartition = false;
     options.execution.sort_spill_reservation_bytes = sizes.merge;
+    // Its heap has a slot for each row of the limit, whatever rows there are, and nobody counts it nor its groups.
+    options.optimizer.enable_topk_aggregation = false;
+    // Of windows over windows it takes the farthest row that one looks at, where each looks from the farthest row of the one before.
+    options.optimizer.enable_window_limits = false;
     let mut rules = vec![Arc::new(ConcatUnions) as _];
     if memory == Memory::Spilling {
         rules.push(Arc::new(MergeJoins) as _);

@@ -308,3 +308,7 @@ select x from (values ('Infinity'::float4), ('NaN')) v(x) union select '-Infinit
 select y, min(x) over (partition by y), max(x) over (partition by y) from (values ('Infinity'::float8, 1), ('-Infinity', 2), ('NaN', 3), ('Infinity', 4), ('-Infinity', 4)) v(x, y) order by y;
 select y from (values ('a'::char(3))) a(x) join (values ('a '::varchar), ('b')) b(y) on x = y;
 select y from (values ('a '::varchar), ('b')) b(y) where y in (select 'a'::char(3)) and y in ('a'::char(2), 'c');
+select distinct name from parent order by name limit 9223372036854775807;
+select parent_id, max(id) from child group by parent_id order by max(id) desc limit 9223372036854775807;
+select id, sum(s) over (order by id rows between current row and 2 following) from (select id, sum(id) over (order by id rows between current row and 3 following) as s from parent) q order by id limit 5;
+select id, lag(id, -3) over (order by id rows between unbounded preceding and current row) from parent order by id limit 3;
