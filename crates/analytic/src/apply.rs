@@ -41,7 +41,7 @@ use crate::error::external;
 use crate::expand::{Expand, ExpandRows};
 use crate::fixed_filter::{FixedFilter, FixedFilterRows};
 use crate::fresh_rows::{Fresh, FreshRows};
-use crate::in_order::InOrder;
+use crate::in_order::{InOrder, Unordered};
 use crate::operator::{Node, Operator, one_stream};
 use crate::shared::{BATCH_BYTES, Shared};
 use crate::value;
@@ -305,6 +305,9 @@ impl ExtensionPlanner for NodePlanner {
         }
         if let Some(scan) = node.downcast_ref::<CommonScan>() {
             return scan.physical().map(Some);
+        }
+        if node.is::<Unordered>() {
+            return Ok(Some(Unordered::over(&physical[0])));
         }
         Ok(node.is::<InOrder>().then(|| InOrder::over(&physical[0])))
     }

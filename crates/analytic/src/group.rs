@@ -17,6 +17,7 @@ use types::{CastContext, PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::error::Planned;
+use crate::in_order::unordered;
 use crate::lazily::where_filtered;
 use crate::prepare::Place;
 use crate::query::ordinal;
@@ -313,6 +314,9 @@ impl Binder<'_> {
         let mut builder = LogicalPlanBuilder::from(below_plan);
         if !below.is_empty() {
             builder = builder.project(below).planned()?;
+        }
+        if grouping.sets.len() > 1 {
+            builder = LogicalPlanBuilder::from(unordered(builder.build().planned()?));
         }
         if group.is_empty() && aggregates.is_empty() {
             // HAVING without aggregates: one group.

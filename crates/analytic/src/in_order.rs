@@ -26,7 +26,7 @@ use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use futures::stream::BoxStream;
 
 use crate::error::Planned;
-use crate::operator::{Node, Operator};
+use crate::operator::{Node, Operator, one_stream};
 
 /// The rows of `plan`, sorted for whoever reads them.
 pub(crate) fn sorted(plan: LogicalPlan, by: Vec<Sort>) -> SqlResult<LogicalPlan> {
@@ -47,6 +47,12 @@ pub(crate) fn outermost(plan: LogicalPlan) -> LogicalPlan {
         },
         other => other,
     }
+}
+
+/// The rows of `plan`, on whose order nobody may count. DataFusion ends a group once the value of an ordered key has passed, also where it goes through the rows for several
+/// grouping sets, one after the other.
+pub(crate) fn unordered(plan: LogicalPlan) -> LogicalPlan {
+    LogicalPlan::Extension(Extension { node: Arc::new(Unordered { input: plan }) })
 }
 
 /// The logical node, above a sort.
@@ -145,5 +151,68 @@ impl PhysicalOptimizerRule for OrdersKept {
     }
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+/// The logical node of [`unordered`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Hash)]
+pub(crate) struct Unordered {
+    input: LogicalPlan,
+}
+
+impl UserDefinedLogicalNodeCore for Unordered {
+    fn name(&self) -> &'static str {
+        "Unordered"
+    }
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+    fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
+        HashSet::new()
+    }
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Unordered")
+    }
+    fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Unordered> {
+        let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("Unordered has an input".into()))?;
+        Ok(Unordered { input })
+    }
+    fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output.to_vec()])
+    }
+}
+
+impl Unordered {
+    pub(crate) fn over(input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Node::plan(UnorderedRows { input: Arc::clone(input), properties: one_stream(input.schema()) })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct UnorderedRows {
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl Operator for UnorderedRows {
+    const NAME: &'static str = "UnorderedExec";
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn inputs(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+    fn over(&self, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> UnorderedRows {
+        UnorderedRows { input: inputs.remove(0), ..self.clone() }
+    }
+    fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        Ok(Box::pin(self.input.execute(0, context)?))
     }
 }

@@ -312,3 +312,5 @@ select distinct name from parent order by name limit 9223372036854775807;
 select parent_id, max(id) from child group by parent_id order by max(id) desc limit 9223372036854775807;
 select id, sum(s) over (order by id rows between current row and 2 following) from (select id, sum(id) over (order by id rows between current row and 3 following) as s from parent) q order by id limit 5;
 select id, lag(id, -3) over (order by id rows between unbounded preceding and current row) from parent order by id limit 3;
+select k, l, count(*) from (select g / 5000 as k, g % 2 as l from generate_series(1, 19999) as g order by 1) s group by k, rollup (l) order by k, l;
+select k, l, count(*), grouping(l) from (select g / 5000 as k, g % 2 as l from generate_series(1, 19999) as g order by 1) s group by grouping sets ((k, l), (k)) order by k, l;
