@@ -30,6 +30,7 @@ mod in_order;
 mod json_aggregate;
 mod lazily;
 mod moments;
+mod nested_loops;
 mod operator;
 mod plan_size;
 mod prepare;

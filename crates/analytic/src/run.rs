@@ -29,6 +29,7 @@ use crate::common_table::all_read_by;
 use crate::concat::ConcatUnions;
 use crate::error::{Planned, sql_error};
 use crate::in_order::OrdersKept;
+use crate::nested_loops::{KeptLeft, MadeAnew};
 use crate::relation::Relation;
 use crate::shared::Shared;
 use crate::signalling::signals;
@@ -242,13 +243,20 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
     if memory == Memory::Spilling {
         rules.push(Arc::new(MergeJoins) as _);
     }
-    rules.extend(PhysicalOptimizer::new().rules);
+    for rule in PhysicalOptimizer::new().rules {
+        let chooses_inputs = rule.name() == "join_selection";
+        rules.push(rule);
+        if chooses_inputs {
+            rules.push(Arc::new(KeptLeft));
+        }
+    }
     if memory == Memory::Spilling {
         rules.push(Arc::new(WholeSorts));
     }
     rules.push(Arc::new(OrdersKept));
     rules.push(Arc::new(WideRows(Arc::clone(shared))));
     rules.push(Arc::new(WindowMemory(Arc::clone(shared))));
+    rules.push(Arc::new(MadeAnew));
     rules.push(Arc::new(CancelPoints(shared.control.clone())));
     Ok(SessionStateBuilder::new()
         .with_config(config)

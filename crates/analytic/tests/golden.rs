@@ -333,3 +333,26 @@ fn a_system_table_is_made_once_for_a_query_and_counts_as_its_memory() {
     sample.ledger = LongHistory::of(50_000);
     assert_eq!(sample.text("select count(*) from rowhouse.ledger_history").expect("an answer"), "50000\n");
 }
+
+#[test]
+fn outer_joins_by_comparing_each_row_with_each_lose_none_where_one_side_does_not_fit() {
+    let mut sample = Sample::new();
+    let sides = [
+        "select g, repeat('x', 4000) || g as s from generate_series(1, {}) as g",
+        "select a as g, repeat('x', 4000) || a as s \
+         from generate_series(1, {}) as a left join generate_series(1, 10) as b on a = b",
+    ];
+    for side in sides {
+        for rows in (800..1600).step_by(50) {
+            let side = side.replace("{}", &rows.to_string());
+            let sql = format!(
+                "select count(*), count(w.g), sum(w.g), sum(l) from ({side}) as w \
+                 right join generate_series(1, 40) as l on w.g > l * 100 and length(w.s) > 0"
+            );
+            sample.work_memory = None;
+            let unbounded = sample.text(&sql).expect("it runs where there is room");
+            sample.work_memory = Some(ByteCount::from_mib(4));
+            assert_eq!(sample.text(&sql).as_ref(), Ok(&unbounded), "{rows}");
+        }
+    }
+}
