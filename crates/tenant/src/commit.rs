@@ -16,10 +16,11 @@ use crate::locks::{Acquired, Scope, WaitPolicy};
 use crate::overlay::Change;
 use crate::pending::hash_of;
 use crate::redo_record::RecordWriter;
+use crate::redo_sink::RedoSink;
 use crate::row::keys::Key;
 use crate::sequence::SequenceState;
 use crate::space::Demand;
-use crate::tenant::{OpenError, RedoSink, Tenant};
+use crate::tenant::{OpenError, Tenant};
 use crate::trees::{CATALOG_TREE, TreeState};
 use crate::txn::{Build, Isolation, Mark, Savepoint, Txn};
 

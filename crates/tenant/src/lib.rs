@@ -30,6 +30,7 @@ mod passing;
 mod pending;
 mod reads;
 mod redo_record;
+mod redo_sink;
 pub mod repair;
 mod replay;
 pub mod row;
@@ -53,15 +54,14 @@ pub use cursor::{Direction, Scan};
 pub use interrupt::{Interrupt, Step};
 pub use kept::Look;
 pub use memory::{CommitWait, PageRequest, WriterWait};
+pub use redo_sink::{RedoSet, RedoSink, state_of_log_failure};
 pub use replay::{RecordSorter, Replayed, SortedBatch};
 pub use row_lock::RowLocked;
 pub use sequence::SequenceValue;
 pub use snapshot_view::SnapshotScan;
 pub use snapshot_view::SnapshotView;
 pub use space::{Demand, SpaceUsed};
-pub use tenant::{
-    OpenError, RedoSet, RedoSink, Tenant, TenantMemory, state_of_file_error, state_of_log_failure,
-};
+pub use tenant::{OpenError, Tenant, TenantMemory, state_of_file_error};
 pub use txn::{Isolation, Mark, Savepoint, Txn};
 pub use view::{Access, View};
 pub use write::{Arbiter, Inserted, Updated};

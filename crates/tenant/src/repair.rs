@@ -22,7 +22,8 @@ use crate::ddl::Behavior;
 use crate::interrupt::Interrupt;
 use crate::memory::RepeatedReads;
 use crate::passing::Passage;
-use crate::tenant::{OpenError, RedoSink, Tenant};
+use crate::redo_sink::RedoSink;
+use crate::tenant::{OpenError, Tenant};
 use crate::trees::TreeState;
 use crate::txn::Isolation;
 

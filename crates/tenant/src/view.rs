@@ -11,9 +11,10 @@ use types::FormatContext;
 use crate::catalog::{Catalog, Index, Table};
 use crate::interrupt::{Interrupt, Step};
 use crate::overlay::Change;
+use crate::redo_sink::RedoSink;
 use crate::row::RowRef;
 use crate::row::keys::{Key, table_key_of_entry};
-use crate::tenant::{RedoSink, Tenant};
+use crate::tenant::Tenant;
 use crate::trees::Pages;
 use crate::txn::{Before, Txn};
 
