@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Worker threads [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// Memory for the pages of all tenants together, for example 4GiB or 512MB; at least 8MiB are used
+    /// Memory for the pages of all tenants together, for example 4GiB or 512MB; at least 8MiB and at most 1TiB are used
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     memory: ByteCount,
     /// Memory for sorts, hashes and aggregates of all tenants together; what does not fit spills to temporary files
@@ -105,7 +105,7 @@ impl Args {
             admin_listen: (!self.no_admin).then_some(self.admin_listen),
             admin_proxies: self.admin_proxy.clone(),
             workers: self.workers.map(usize::from),
-            memory: self.memory.max(storage::MEMORY_MIN),
+            memory: self.memory.clamp(storage::MEMORY_MIN, storage::MEMORY_MAX),
             work_memory: self.work_memory,
             read_ahead: self.read_ahead.into(),
             log_limit: self.log_limit,
@@ -173,4 +173,28 @@ fn announce(env: &Env, server: &Server) {
     }
     let mut out = std::io::stdout();
     let _ = out.write_all(told.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn memory_for_pages_is_what_a_server_can_have() {
+        let memory = |size| {
+            let command = Command::try_parse_from(["serve", "--data", "d", "--memory", size]);
+            command.expect("good options").args.config().memory
+        };
+        assert_eq!(memory("300GiB"), ByteCount::from_mib(300 << 10));
+        assert_eq!(memory("2TiB"), storage::MEMORY_MAX);
+        assert_eq!(memory("1MiB"), storage::MEMORY_MIN);
+    }
 }

@@ -14,15 +14,19 @@ use base::ByteCount;
 use base::limits::PAGE_SIZE;
 use governor::UseTimes;
 
-use crate::{PageBytes, frame_stock};
+use crate::{MEMORY_MAX, PageBytes, frame_stock};
 
 /// A chunk is one huge page: 256 frames of 8 KiB.
 const CHUNK_LEN: usize = env::HUGE_PAGE_LEN;
 const CHUNK_FRAMES: usize = CHUNK_LEN / PAGE_SIZE;
 const _: () = assert!(CHUNK_FRAMES == 256 && CHUNK_LEN.is_multiple_of(PAGE_SIZE));
 
-/// 2^16 chunks of 2 MiB: 128 GiB of frames in one process.
-const CHUNKS_MAX: usize = 1 << 16;
+/// 2^20 chunks of 2 MiB: 2 TiB of frames in one process, twice what pages may take. The tables of them are address space alone
+/// until they are used.
+const CHUNKS_MAX: usize = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
+const _: () = assert!(CHUNKS_MAX as u64 * CHUNK_LEN as u64 >= 2 * MEMORY_MAX.0 || cfg!(miri));
+/// Frames are numbered from 1 in half a word.
+const _: () = assert!(CHUNKS_MAX * CHUNK_FRAMES < u32::MAX as usize);
 /// Address space is reserved for this many chunks at a time: 1 GiB.
 const REGION_CHUNKS: usize = if cfg!(miri) { 4 } else { 512 };
 
@@ -126,7 +130,7 @@ fn chunk_memory(number: usize) -> NonNull<u8> {
 /// Makes a chunk whose frames are linked in ascending order and owned by the caller; returns the first.
 fn new_chunk() -> u32 {
     let number = CHUNK_COUNT.fetch_add(1, Ordering::Relaxed) as usize;
-    assert!(number < CHUNKS_MAX, "more than 128 GiB of page frames");
+    assert!(number < CHUNKS_MAX, "more page frames than a process may have");
     let base = chunk_memory(number);
     let first = (number * CHUNK_FRAMES) as u32;
     let link = |i: usize| AtomicU32::new(if i + 1 < CHUNK_FRAMES { first + i as u32 + 2 } else { 0 });

@@ -44,7 +44,7 @@ pub use frame::frame_memory;
 pub use frame_stock::keep_frames_in_stock;
 pub use image::{IMAGE_HEAD_LEN, ImageFile, ImageReader, ImageWriter};
 pub use map::{PageCounters, PageLocation, PageMap};
-pub use memory_budget::{MEMORY_MIN, MemoryBudget, PageTally, READ_AHEAD_MAX};
+pub use memory_budget::{MEMORY_MAX, MEMORY_MIN, MemoryBudget, PageTally, READ_AHEAD_MAX};
 pub use pages::{Ahead, PageBytes, PageFault, ReadPages, WritePages};
 pub use room::{Room, RoomAsker};
 pub use settling::Settling;

@@ -25,6 +25,9 @@ use crate::room::{Line, RoomAsker, Waiter};
 /// the limit again and again. A simulation wants just that.
 pub const MEMORY_MIN: ByteCount = ByteCount::from_mib(8);
 
+/// The most memory that pages may be given: the frames of one process are bounded.
+pub const MEMORY_MAX: ByteCount = ByteCount::from_mib(1 << 20);
+
 /// Pages read along with another one at most: a read of 1 MiB.
 pub const READ_AHEAD_MAX: usize = 127;
 
