@@ -2,7 +2,7 @@
 //!
 //! Reads every log segment, then of each tenant every slot of the data file in use, every tree, and every index against
 //! its table: as the file's root has them, and as they are with the redo log replayed, in memory. Writes nothing but the
-//! lock file and, before it replays, the newest superblock over itself and over one that is older or damaged. `rowhouse verify-backup` checks one backup in the same way.
+//! lock file. `rowhouse verify-backup` checks one backup in the same way, which need not be writable.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -357,7 +357,7 @@ impl Check<'_> {
 }
 
 async fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Result<Tenant, String> {
-    let mut tenant = Tenant::open(env, path, id).await.map_err(|error| error.to_string())?;
+    let mut tenant = Tenant::open_to_read(env, path, id).await.map_err(|error| error.to_string())?;
     tenant.replay(redo).await.map_err(|error| error.to_string())?;
     Ok(tenant)
 }
@@ -450,6 +450,20 @@ mod tests {
         assert_eq!(found + 2, clean.tenants[1].slots_used, "{free} slots are free");
         fs::write(&path, whole).unwrap();
         run(&args).unwrap();
+    }
+
+    #[test]
+    fn a_check_changes_no_byte() {
+        let env = Env::real();
+        let (dir, args) = directory(&env);
+        let path = server::tenant_file(dir.path(), TenantId(2));
+        let mut bytes = fs::read(&path).unwrap();
+        // Opened to be written, it would be whole again.
+        bytes[100] ^= 4;
+        fs::write(&path, &bytes).unwrap();
+        let report = check(&env, &args).unwrap();
+        assert!(report.clean && report.tenants[1].spare_superblock_damaged, "{report:?}");
+        assert!(fs::read(&path).unwrap() == bytes);
     }
 
     #[test]

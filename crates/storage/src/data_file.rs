@@ -38,7 +38,7 @@ pub struct Root {
 /// An open data file. Belongs to the tenant's home like the map; checkpoints borrow its slots while they run.
 pub struct DataFile {
     pub(crate) reader: Arc<FileReader>,
-    /// Lent to the running checkpoint; for good if that was dropped or failed at the superblock.
+    /// Lent to the running checkpoint; for good if that was dropped or failed at the superblock. None of a file that is only read.
     pub(crate) slots: Option<Slots>,
     /// Generation of the newest durable superblock.
     pub(crate) generation: u64,
@@ -98,8 +98,27 @@ impl DataFile {
         path: &Path,
         tenant: TenantId,
     ) -> Result<(DataFile, PageMap, Root), FileError> {
+        DataFile::open_as(env, path, tenant, OpenMode::ReadWrite).await
+    }
+
+    /// As [`DataFile::open`] of a file that is only looked at: it need not be writable, stays as it is, and takes no checkpoint. Its
+    /// newest root may be one that power loss would take.
+    pub async fn open_to_read(
+        env: &Env,
+        path: &Path,
+        tenant: TenantId,
+    ) -> Result<(DataFile, PageMap, Root), FileError> {
+        DataFile::open_as(env, path, tenant, OpenMode::Read).await
+    }
+
+    async fn open_as(
+        env: &Env,
+        path: &Path,
+        tenant: TenantId,
+        mode: OpenMode,
+    ) -> Result<(DataFile, PageMap, Root), FileError> {
         let failed = |doing| move |error| FileError::Io { file: path.to_path_buf(), doing, error };
-        let file = env.disk.open(path, OpenMode::ReadWrite, true).map_err(failed("opening the data file"))?;
+        let file = env.disk.open(path, mode, true).map_err(failed("opening the data file"))?;
         let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
         let len = check_len(&reader.file, path)?;
         let heads = IoBuf::recycled(SUPERBLOCKS as usize * PAGE_SIZE);
@@ -107,14 +126,16 @@ impl DataFile {
         result.map_err(failed("reading the superblocks"))?;
         let Superblocks { newest: mut superblock, other } = choose_superblock(path, &heads, Some(tenant))?;
         check_extent(path, &superblock, len)?;
-        // A process that was killed may have left a root that is not durable: believed, it would give the slots of the
-        // durable one away. Written over itself, it is durable whatever became of earlier writes and syncs: a sync alone
-        // succeeds for what an earlier one failed to write. All that it reaches was durable before it was first written.
-        let at = offset_of(superblock.slot());
-        let mut newest = IoBuf::recycled(PAGE_SIZE);
-        newest.copy_from_slice(&heads[at as usize..at as usize + PAGE_SIZE]);
-        let written = reader.file.write_all_at_durable(newest, at).of_class(IoClass::Upkeep).await.0;
-        written.map_err(failed("making the newest root durable"))?;
+        if mode != OpenMode::Read {
+            // A process that was killed may have left a root that is not durable: believed, it would give the slots of the
+            // durable one away. Written over itself, it is durable whatever became of earlier writes and syncs: a sync alone
+            // succeeds for what an earlier one failed to write. All that it reaches was durable before it was first written.
+            let at = offset_of(superblock.slot());
+            let mut newest = IoBuf::recycled(PAGE_SIZE);
+            newest.copy_from_slice(&heads[at as usize..at as usize + PAGE_SIZE]);
+            let written = reader.file.write_all_at_durable(newest, at).of_class(IoClass::Upkeep).await.0;
+            written.map_err(failed("making the newest root durable"))?;
+        }
         let mut used = SlotSet::default();
         let set_pages: Vec<IoBuf> = stream::iter(superblock.free_set.clone())
             .map(|location| reader.read_slot(location, None, IoClass::Upkeep))
@@ -130,13 +151,14 @@ impl DataFile {
         }
         let shared = MapShared::new(Some(Arc::clone(&reader)));
         let root = read_map(&reader, &superblock, &shared).await?;
-        if other != Other::SameRoot {
+        if other != Other::SameRoot && mode != OpenMode::Read {
             // The log behind this root may go once its commit is told: then the other superblock must not stand alone.
             superblock.generation += 1;
             write_superblock(&reader, &superblock).await?;
         }
         let map = PageMap::from_parts(root, superblock.map_height, superblock.epoch, shared);
-        let slots = Some(Slots::new(superblock.slot_count, used, superblock.free_set));
+        let slots = Slots::new(superblock.slot_count, used, superblock.free_set);
+        let slots = (mode != OpenMode::Read).then_some(slots);
         let root = Root { commit: superblock.commit, payload: superblock.payload };
         let (generation, root_commit) = (superblock.generation, root.commit);
         Ok((DataFile { reader, slots, generation, root_commit }, map, root))

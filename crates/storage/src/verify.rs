@@ -52,8 +52,8 @@ pub type OnPage<'a> = &'a mut dyn FnMut(PageNo, &PageBytes);
 
 /// Checks the data file at `path`, which no server may have open. Blocks, and reads all of it that is in use.
 ///
-/// Damage is in the report; `Err` means that the file could not be checked at all: it cannot be read, neither
-/// superblock is valid, or a newer build wrote it.
+/// Damage is in the report, and so is what the disk cannot read; `Err` means that the file could not be checked at all: its superblocks
+/// cannot be read, neither of them is valid, or a newer build wrote it.
 pub fn verify_file(
     env: &Env,
     path: &Path,
@@ -170,12 +170,19 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads a slot into `self.page`; false if it is damaged, which is then in the report.
+    /// Reads a slot into `self.page`; false if it is damaged or cannot be read, which is then in the report.
     fn read(&mut self, location: Location, page: Option<PageNo>) -> Result<bool, FileError> {
         match self.reader.read_slot_blocking(location, page, &mut self.page) {
             Ok(()) => Ok(true),
             Err(FileError::Corrupt(corrupt)) => {
                 self.push(corrupt);
+                Ok(false)
+            }
+            // The rest of the file may be read all the same.
+            Err(FileError::IoAt { file, offset, error, .. }) => {
+                let number = error.raw_os_error().unwrap_or(0) as u64;
+                let what = "the disk cannot read this slot, by the number of its error";
+                self.push(Corrupt { page, ..Corrupt::at(file, offset, what, number, 0) });
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -238,9 +238,27 @@ impl Tenant {
         Ok(tenant)
     }
 
+    /// As [`Tenant::open`] of a file that is only looked at: it stays as it is, and the tenant cannot be checkpointed.
+    pub async fn open_to_read(env: &Env, path: &Path, id: TenantId) -> Result<Tenant, OpenError> {
+        let mut tenant = Tenant::read_root(env, path, id).await?;
+        tenant.collect_orphans();
+        Ok(tenant)
+    }
+
     /// The tenant as its newest root has it, with the trees that nothing refers to.
     pub(crate) async fn open_root(env: &Env, path: &Path, id: TenantId) -> Result<Tenant, OpenError> {
-        let (file, pages, root) = DataFile::open(env, path, id).await?;
+        Tenant::of_root(id, DataFile::open(env, path, id).await?).await
+    }
+
+    /// As [`Tenant::open_root`] of a file that is only looked at.
+    pub(crate) async fn read_root(env: &Env, path: &Path, id: TenantId) -> Result<Tenant, OpenError> {
+        Tenant::of_root(id, DataFile::open_to_read(env, path, id).await?).await
+    }
+
+    async fn of_root(
+        id: TenantId,
+        (file, pages, root): (DataFile, PageMap, Root),
+    ) -> Result<Tenant, OpenError> {
         let mut tenant = Tenant::with_pages(id, pages, Some(file));
         tenant.committed = root.commit;
         tenant.trees.set(CATALOG_TREE, decode_payload(id, &root.payload)?);

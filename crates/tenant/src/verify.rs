@@ -37,7 +37,7 @@ pub struct TenantReport {
 }
 
 /// Checks the data file of a tenant that no server has open: slots and checksums first, then what the pages mean. Redo
-/// that the file's root does not cover yet is not looked at. Blocks.
+/// that the file's root does not cover yet is not looked at. Blocks, and writes nothing.
 ///
 /// `Err` means that the file could not be checked at all.
 pub fn verify(
@@ -47,7 +47,7 @@ pub fn verify(
     on_progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(VerifyReport, TenantReport), OpenError> {
     let file = verify_file(env, path, on_progress, &mut |_, _| {})?;
-    match env::block_on(env, Tenant::open_root(env, path, id)) {
+    match env::block_on(env, Tenant::read_root(env, path, id)) {
         Ok(mut tenant) => Ok((file, tenant.check())),
         // What keeps it from being opened is among the file's defects.
         Err(_) if !file.is_clean() => Ok((file, TenantReport::default())),

@@ -53,7 +53,8 @@ async fn opened(env: &Env, path: PathBuf, redo: &RedoIndex) -> SqlResult<Tenant>
     let failed = |error: &dyn std::fmt::Display| {
         SqlError::new(SqlState::DATA_CORRUPTED, format!("the tenants' catalogue cannot be read: {error}"))
     };
-    let mut system = Tenant::open(env, &path, TenantId::SYSTEM).await.map_err(|error| failed(&error))?;
+    let opened = Tenant::open_to_read(env, &path, TenantId::SYSTEM).await;
+    let mut system = opened.map_err(|error| failed(&error))?;
     system.replay(redo).await.map_err(|error| failed(&error))?;
     Ok(system)
 }

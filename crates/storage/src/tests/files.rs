@@ -4,6 +4,7 @@ use std::path::Path;
 
 use base::{CommitNo, TenantId};
 use env::block_on;
+use env::sim::{DiskFault, DiskOp, World};
 
 use super::fixture::*;
 use super::journal_disk::JournalFile;
@@ -289,4 +290,25 @@ fn a_map_has_no_nodes_of_pages_that_are_gone() {
     let mut store = store.reopen();
     store.check();
     assert_eq!(store.map.page_count(), 1);
+}
+
+#[test]
+fn what_the_disk_cannot_read_hides_nothing_else() {
+    let world = World::new(1);
+    world.env().disk.create_dir_all(Path::new(PATH).parent().expect("a directory")).expect("made");
+    let mut store = Store::create_in(world.env(), JournalFile::default());
+    (0..30).for_each(|value| _ = store.allocate(value));
+    store.checkpoint();
+    let whole = store.verify();
+    // The superblocks are read together; each other slot by itself.
+    for slot in 0..whole.slots_used - 2 {
+        let fault = DiskFault { after: 1 + slot, ..DiskFault::eio(DiskOp::Read, PATH) };
+        world.inject(fault);
+        let (report, _) = verify(&store.env).expect("can be checked");
+        assert!(world.faults_struck() == 1 && report.defect_count == 1, "{report:#?}");
+        assert!(report.defects[0].offset.expect("a place") >= 2 * 8192);
+        assert!(report.pages >= 29 || report.map_nodes == 0, "{report:#?}");
+        world.mend_disk();
+    }
+    store.verify();
 }
