@@ -157,7 +157,9 @@ impl DataFile {
             write_superblock(&reader, &superblock).await?;
         }
         let map = PageMap::from_parts(root, superblock.map_height, superblock.epoch, shared);
-        let slots = Slots::new(superblock.slot_count, used, superblock.free_set);
+        let mut slots = Slots::new(superblock.slot_count, used, superblock.free_set);
+        // A checkpoint that was given up may have made the file longer, or the end before it was cut.
+        slots.note_len(len);
         let slots = (mode != OpenMode::Read).then_some(slots);
         let root = Root { commit: superblock.commit, payload: superblock.payload };
         let (generation, root_commit) = (superblock.generation, root.commit);

@@ -195,6 +195,12 @@ impl Slots {
         self.count
     }
 
+    /// The file has `len` bytes, which reach to the last slot at least: what is beyond is cut off after the next checkpoint.
+    pub(crate) fn note_len(&mut self, len: u64) {
+        let slots = (len / PAGE_SIZE as u64).min(SLOTS_MAX.into());
+        self.extent = (slots as u32).max(self.count);
+    }
+
     pub(crate) fn used_by_durable_root(&self) -> u64 {
         self.durable.len()
     }

@@ -117,6 +117,30 @@ fn a_file_is_cut_when_most_of_it_is_free_wherever_the_rest_lies() {
 }
 
 #[test]
+fn what_a_checkpoint_that_failed_made_of_the_file_is_cut_off_by_the_next_start() {
+    let world = World::new(1);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new(PATH).parent().expect("a directory")).expect("made");
+    let len = || env.disk.open(Path::new(PATH), env::OpenMode::Read, false).and_then(|file| file.len());
+    let mut store = Store::create_in(env.clone(), JournalFile::default());
+    (0..10).for_each(|value| _ = store.allocate(value));
+    store.checkpoint();
+    let short = len().expect("a file");
+    let many: Vec<_> = (0..2000).map(|value| store.allocate(value)).collect();
+    world.inject(DiskFault { after: 60, ..DiskFault::eio(DiskOp::Write, PATH) });
+    let mut checkpoint = store.begin();
+    assert!(block_on(&store.env, checkpoint.run()).is_err());
+    assert!(!checkpoint.finish(&mut store.map, &mut store.file));
+    many.iter().for_each(|no| store.release(*no));
+    assert!(len().expect("a file") > 4 * short, "it has grown");
+    let mut store = store.reopen();
+    store.checkpoint();
+    assert!(len().expect("a file") <= 2 * short);
+    store.verify();
+    store.reopen().check();
+}
+
+#[test]
 fn a_snapshot_keeps_its_slots_from_being_written() {
     let mut store = Store::create();
     let pages: Vec<_> = (0..50).map(|i| store.allocate(i)).collect();
