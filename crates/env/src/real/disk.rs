@@ -218,13 +218,16 @@ impl FileOps for SystemFile {
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let range = (i64::try_from(offset), i64::try_from(len));
         let (Ok(offset), Ok(len)) = range else { return Err(io::ErrorKind::InvalidInput.into()) };
-        // SAFETY: a plain system call on an open descriptor.
-        match check(unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset, len) }) {
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                let end = (offset + len) as u64;
-                if self.len()? < end { self.set_len(end) } else { Ok(()) }
+        loop {
+            // SAFETY: a plain system call on an open descriptor.
+            match check(unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset, len) }) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    let end = (offset + len) as u64;
+                    return if self.len()? < end { self.set_len(end) } else { Ok(()) };
+                }
+                result => return result.map(drop),
             }
-            result => result.map(drop),
         }
     }
     fn len(&self) -> io::Result<u64> {

@@ -24,6 +24,7 @@ use crate::reactor::{Driver, DriverFactory};
 use crate::{Entropy, Env};
 
 pub(crate) fn env() -> Env {
+    fail_beyond_file_limit();
     Env {
         clock: Arc::new(clock::SystemClock::start()),
         entropy: Arc::new(KernelEntropy),
@@ -32,6 +33,12 @@ pub(crate) fn env() -> Env {
         threads: Arc::new(threads::SystemThreads),
         drivers: choose_backend(),
     }
+}
+
+/// Has what would make a file longer than the process may (RLIMIT_FSIZE) fail with `FileTooLarge`. Else a signal ends the process.
+fn fail_beyond_file_limit() {
+    // SAFETY: a signal that is ignored runs nothing.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// io_uring if the kernel grants a ring, else epoll; `ROWHOUSE_IO` overrides.

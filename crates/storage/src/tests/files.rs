@@ -336,3 +336,29 @@ fn what_the_disk_cannot_read_hides_nothing_else() {
     }
     store.verify();
 }
+
+#[test]
+fn a_limit_of_a_files_size_ends_no_process() {
+    const WITHIN: &str = "ROWHOUSE_TEST_WITHIN_FILE_LIMIT";
+    if std::env::var_os(WITHIN).is_none() {
+        // Limits are a process's: in one of its own, of whose files none is longer than a mebibyte.
+        let name = "tests::files::a_limit_of_a_files_size_ends_no_process";
+        let ended = std::process::Command::new("sh")
+            .args(["-c", "ulimit -f 2048 && exec \"$0\" --exact \"$1\""])
+            .arg(std::env::current_exe().expect("a program"))
+            .arg(name)
+            .env(WITHIN, "1")
+            .output()
+            .expect("a shell");
+        assert!(ended.status.success(), "{ended:?}");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let env = env::Env::real();
+    let (mut file, mut map) = DataFile::create(&env, &dir.path().join("16.rowhouse"), TENANT).expect("made");
+    (0..400).for_each(|_| _ = map.allocate());
+    let mut checkpoint = Checkpoint::begin(&mut map, &mut file, Root::default()).expect("no other runs");
+    let error = block_on(&env, checkpoint.run()).expect_err("it is not to have room for all");
+    assert!(matches!(error, FileError::Io { .. }) && !error.is_full_disk(), "others have space: {error}");
+    assert!(!checkpoint.finish(&mut map, &mut file) && !file.is_in_doubt());
+}
