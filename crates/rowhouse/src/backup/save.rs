@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// The tenant to back up
     #[arg(long, value_name = "NAME")]
     tenant: String,
-    /// The file to write, replaced if it is there; - for standard output
+    /// The file to write, replaced if it is there, or a pipe or device; - for standard output
     #[arg(long, value_name = "FILE")]
     to: String,
     /// Print the result as JSON
@@ -83,7 +83,7 @@ async fn save(args: &Args) -> Result<Outcome, Error> {
     let client = Target::new(&args.url, None)?.connect_admin().await?;
     let statement = format!("BACKUP TENANT {} TO STDOUT", quoted(&args.tenant));
     let mut pieces = std::pin::pin!(client.copy_out(&statement).await?);
-    let mut sink = if args.to == DASH { Sink::Stdout } else { Sink::File(Partial::create(&args.to)?) };
+    let mut sink = Sink::create(&args.to)?;
     let bar = if args.json { ProgressBar::hidden() } else { progress_bar("backing up")? };
     let mut checked = Checked::new(&format!("backup of {}", args.tenant));
     while let Some(piece) = pieces.try_next().await? {
@@ -109,13 +109,33 @@ async fn save(args: &Args) -> Result<Outcome, Error> {
 enum Sink {
     Stdout,
     File(Partial),
+    /// A pipe or a device, by name.
+    Special(File, PathBuf),
 }
 
 impl Sink {
+    fn create(name: &str) -> Result<Sink, Error> {
+        if name == DASH {
+            return Ok(Sink::Stdout);
+        }
+        // Nothing takes the place of what is there and is no file: it takes the bytes itself.
+        let is_special = |there: &std::fs::Metadata| !there.is_file() && !there.is_dir();
+        match std::fs::metadata(name).is_ok_and(|there| is_special(&there)) {
+            false => Ok(Sink::File(Partial::create(name)?)),
+            true => {
+                let path = PathBuf::from(name);
+                let opened =
+                    File::options().write(true).open(&path).map_err(|error| failed(&path, &error))?;
+                Ok(Sink::Special(opened, path))
+            }
+        }
+    }
+
     fn write(&mut self, piece: &[u8]) -> Result<(), Error> {
         match self {
             Sink::Stdout => io::stdout().write_all(piece).map_err(Error::from),
             Sink::File(partial) => partial.write(piece),
+            Sink::Special(file, path) => file.write_all(piece).map_err(|error| failed(path, &error)),
         }
     }
 
@@ -123,6 +143,7 @@ impl Sink {
         match self {
             Sink::Stdout => io::stdout().flush().map_err(Error::from),
             Sink::File(partial) => partial.finish(),
+            Sink::Special(mut file, path) => file.flush().map_err(|error| failed(&path, &error)),
         }
     }
 }
@@ -169,9 +190,28 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 
     use super::*;
+
+    #[test]
+    fn nothing_takes_the_place_of_a_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut reader = std::process::Command::new("cat");
+        let mut reader = reader.arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut sink = Sink::create(pipe.to_str().unwrap()).unwrap();
+        sink.write(b"a backup").unwrap();
+        sink.finish().unwrap();
+        let kind = std::fs::metadata(&pipe).unwrap().file_type();
+        if kind.is_file() {
+            reader.kill().unwrap();
+        }
+        assert!(kind.is_fifo(), "{kind:?}");
+        assert_eq!(reader.wait_with_output().unwrap().stdout, b"a backup");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn two_backups_to_one_name_do_not_meet() {
