@@ -59,14 +59,19 @@ impl Future for WaitDurable {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
+        // What is durable first: a log that goes on says what it lost before it says that positions are durable again.
+        let is_durable = this.log.durable() >= this.lsn;
         if let Some(failed) = this.log.lost(this.lsn) {
             return Poll::Ready(Err(failed));
         }
-        if this.log.durable() >= this.lsn {
+        if is_durable {
             return Poll::Ready(Ok(()));
         }
         let mut state = this.log.state();
-        // One lock covers check and registration: the flusher moves `durable` and takes waiters under it.
+        // One lock covers check and registration: the flusher moves `durable`, goes on after a failure, and takes waiters under it.
+        if let Some(failed) = state.lost(this.lsn) {
+            return Poll::Ready(Err(failed));
+        }
         if this.log.durable() >= this.lsn {
             return Poll::Ready(Ok(()));
         }

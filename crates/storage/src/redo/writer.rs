@@ -137,6 +137,13 @@ impl State {
         !self.sealed.is_empty() || !self.gathering.is_empty() && (self.turn_ended || !self.in_turns)
     }
 
+    /// Why `lsn` will never be durable, if it was lost.
+    pub(super) fn lost(&self, lsn: Lsn) -> Option<LogFailed> {
+        let is_in = |from: Lsn, to: Lsn| from < lsn && lsn <= to || lsn == APPENDED_TO_NOTHING;
+        let lost = self.lost.iter().rev().find(|(from, to, _)| is_in(*from, *to));
+        lost.map(|(.., failed)| failed.clone())
+    }
+
     /// Whether sets were given up behind the last record: nothing is to be written for that.
     fn only_gives_up(&self) -> bool {
         self.sealed.is_empty() && self.gathering.is_empty() && !self.gathering.pins.is_empty()
@@ -419,12 +426,7 @@ impl LogWriter {
         {
             return None;
         }
-        let state = self.state();
-        if lsn == APPENDED_TO_NOTHING {
-            return state.lost.last().map(|(.., failed)| failed.clone());
-        }
-        let lost = state.lost.iter().find(|(from, to, _)| *from < lsn && lsn <= *to);
-        lost.map(|(.., failed)| failed.clone())
+        self.state().lost(lsn)
     }
 
     /// The last position that was lost when the log failed, and how it failed; `None` if it never did, or has not been resumed.

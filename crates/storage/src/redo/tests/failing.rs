@@ -1,6 +1,11 @@
 //! Disks that fail and disks that are full.
 
+use std::pin::pin;
+use std::sync::Barrier;
+use std::task::{Context, Poll, Waker};
+
 use super::*;
+use crate::redo::LogFailed;
 
 #[test]
 fn failed_write_closes_the_log_and_tells_everyone() {
@@ -22,6 +27,28 @@ fn failed_write_closes_the_log_and_tells_everyone() {
     assert!(block_on(&env, log.wait_durable(durable)).is_ok(), "what was durable before still is");
     assert!(log.failure().is_some());
     assert!(matches!(log.admit(1), Err(Refused::Failed(_))), "a commit can know before it changes anything");
+}
+
+#[test]
+fn a_lost_position_is_not_told_to_be_durable_while_its_log_goes_on() {
+    let world = World::new(1);
+    let (logs, _) = open(&world.env()).expect("an empty directory");
+    for _ in 0..1000 {
+        let (log, _flusher) = logs.writer();
+        let lost = log.append(TenantId(1), CommitNo(1), b"lost");
+        log.latch(LogFailed::new(&dir(), "testing", std::io::Error::other("failed")));
+        let look = || pin!(log.wait_durable(lost)).poll(&mut Context::from_waker(Waker::noop()));
+        let begin = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                begin.wait();
+                // Some of these before the log goes on, some after, and perhaps one in between.
+                assert!((0..300).all(|_| matches!(look(), Poll::Ready(Err(_)))));
+            });
+            begin.wait();
+            log.resume();
+        });
+    }
 }
 
 /// Linux's number of the error.
