@@ -195,6 +195,7 @@ pub(crate) async fn await_memory(home: &Home, wait: WriterWait) -> Result<(), St
             let asker = home.turn(|home| home.tenant.room_asker());
             drop(asker.expect("only a tenant with a budget waits for it").room().await);
         }
+        WriterWait::Log(position) => home.durable(position).await?,
     }
     Ok(())
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use base::{PageNo, SqlError, TxnId};
+use base::{Lsn, PageNo, SqlError, TxnId};
 use governor::{EvictionTime, MemoryShare, MemoryTally, VictimChoice};
 use rustc_hash::FxHashMap;
 use storage::{
@@ -119,6 +119,8 @@ pub enum WriterWait {
     Checkpoint,
     /// Until there is room for a page.
     Room,
+    /// Until the log is durable through this position: what was appended before is in memory as long.
+    Log(Lsn),
 }
 
 /// What a commit is to wait for before it begins.

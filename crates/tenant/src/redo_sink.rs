@@ -20,6 +20,12 @@ pub trait RedoSink {
         None
     }
 
+    /// Where the log is to be durable first, if it is so far behind that what waits to be written has to be bounded. A commit that
+    /// changes something waits for that, once. Asked before [`RedoSink::admit`].
+    fn far_behind(&self) -> Option<Lsn> {
+        None
+    }
+
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn;
 
     /// Begins a record that is appended part by part. One that is dropped before [`RedoSink::commit_set`] was never there.
@@ -68,6 +74,10 @@ impl RedoSink for storage::redo::LogWriter {
                 "What is read may be read on; once the log can be written again, sessions end and writing goes on.",
             ),
         })
+    }
+
+    fn far_behind(&self) -> Option<Lsn> {
+        storage::redo::LogWriter::far_behind(self)
     }
 
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use base::{Nanos, SqlError, SqlResult};
 use futures::future::{Either, select};
 use sql::session::{Home, Pause, Session};
-use tenant::PageRequest;
+use tenant::{PageRequest, WriterWait};
 
 use super::connection::{Connection, End};
 use super::control::{Interruption, Patience};
@@ -114,9 +114,9 @@ impl Connection {
         let kind = match &pause {
             Pause::Lock(_) => Some(Wait::Lock),
             Pause::Pages(_) | Pause::StoredRows(_) => Some(Wait::PageRead),
+            Pause::Slice(_) | Pause::Memory(WriterWait::Log(_)) => Some(Wait::LogFlush),
             Pause::Memory(_) => Some(Wait::Memory),
             Pause::OwnCap(_) => Some(Wait::OwnCap),
-            Pause::Slice(_) => Some(Wait::LogFlush),
             _ => None,
         };
         let began = env::now();
@@ -136,7 +136,7 @@ impl Connection {
             Pause::Lock(wait) => ("Lock", wait.kind),
             Pause::Pages(_) => ("IO", "DataFileRead"),
             Pause::StoredRows(_) => ("IO", "BufFileRead"),
-            Pause::Slice(_) => ("IO", "WALSync"),
+            Pause::Slice(_) | Pause::Memory(WriterWait::Log(_)) => ("IO", "WALSync"),
             Pause::Memory(_) => ("IPC", "PageMemory"),
             Pause::Sleep(_) => ("Timeout", "PgSleep"),
             Pause::OwnCap(_) => ("Timeout", "OwnCap"),

@@ -48,6 +48,10 @@ impl RedoSink for CountingSink<'_> {
         executor::io_opens_at(self.tenant, self.log_volume)
     }
 
+    fn far_behind(&self) -> Option<Lsn> {
+        self.log.writer().far_behind().map(|end| self.log.position(end))
+    }
+
     fn begin_set(&mut self, tenant: TenantId) -> RedoSet {
         RedoSet::Logged(self.log.writer().begin_parts(tenant))
     }

@@ -1,6 +1,7 @@
 //! Commits that wait for room in memory.
 
 use base::ByteCount;
+use tenant::WriterWait;
 
 use super::stand_in::Answer;
 use super::testing::Bench;
@@ -60,6 +61,32 @@ fn waits(
     assert!((1..100).contains(&waits), "{waits} waits");
     let mut third = bench.session();
     assert_eq!(bench.run(&mut third, "SELECT count(*) FROM t").lines(), ["1"]);
+}
+
+#[test]
+fn a_commit_waits_once_for_a_log_that_is_far_behind() {
+    let mut bench = Bench::new();
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(&mut one, "CREATE TABLE t (id int PRIMARY KEY)");
+    bench.set_far_behind(true);
+    let count = "SELECT count(*) FROM t";
+    bench.run(&mut one, "SET synchronous_commit = off");
+    let mut before = 0;
+    for (statements, last) in
+        [("", "INSERT INTO t VALUES (1)"), ("BEGIN; INSERT INTO t VALUES (2)", "COMMIT")]
+    {
+        bench.run(&mut one, statements);
+        let paused = bench.try_run(&mut one, last);
+        assert!(matches!(paused, Err(Pause::Memory(WriterWait::Log(_)))), "{paused:?}");
+        assert_eq!(
+            bench.run(&mut other, count).lines(),
+            [before.to_string()],
+            "who changes nothing does not wait"
+        );
+        bench.run(&mut one, last);
+        before += 1;
+        assert_eq!(bench.run(&mut other, count).lines(), [before.to_string()]);
+    }
 }
 
 #[test]

@@ -12,12 +12,19 @@ use super::{BackendRow, Executed, Home, Pause, Reach, Session, SessionHost, Sess
 
 /// A log that forgets its records.
 #[derive(Default)]
-struct Log(u64);
+struct Log {
+    appended: u64,
+    is_far_behind: bool,
+}
 
 impl RedoSink for Log {
+    fn far_behind(&self) -> Option<Lsn> {
+        self.is_far_behind.then_some(Lsn(self.appended))
+    }
+
     fn append(&mut self, _: TenantId, _: CommitNo, _: &[u8]) -> Lsn {
-        self.0 += 1;
-        Lsn(self.0)
+        self.appended += 1;
+        Lsn(self.appended)
     }
 }
 
@@ -87,6 +94,11 @@ impl Bench {
         let mut bench = Bench::new();
         bench.tenant.charge_to(&MemoryBudget::new(memory, 0, 1));
         bench
+    }
+
+    /// Whether the log has much to write yet.
+    pub(crate) fn set_far_behind(&mut self, is_far_behind: bool) {
+        self.log.is_far_behind = is_far_behind;
     }
 
     /// A session of the owner.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Nanos, SqlError, SqlResult, SqlState};
-use tenant::{CommitWait, Isolation, Savepoint, Txn};
+use tenant::{CommitWait, Isolation, Savepoint, Txn, WriterWait};
 
 use super::analytic::AnalyticState;
 use super::run::Run;
@@ -38,6 +38,8 @@ pub(super) struct Open {
     pub(super) used: bool,
     /// Whether its COMMIT waits: where that fails, no block is left.
     ending: bool,
+    /// Whether its commit has waited for a log that was far behind.
+    has_waited_for_log: bool,
 }
 
 struct SessionSavepoint {
@@ -166,6 +168,7 @@ impl Session {
             portals,
             used: false,
             ending: false,
+            has_waited_for_log: false,
         })
     }
 
@@ -191,7 +194,8 @@ impl Session {
     /// Makes ready what a commit in this turn needs, and makes the checks that were put off until it.
     ///
     /// # Errors
-    /// 23503. A pause for locks and turns of the checks, for room, for pages that left memory, for the branch to catch up, for the tenant's limit of log writes. XX001 for a damaged page.
+    /// 23503. A pause for locks and turns of the checks, for room, for pages that left memory, for the branch to catch up, for the tenant's limit of log writes,
+    /// for a log that is far behind. XX001 for a damaged page.
     fn before_commit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         self.catch_up(home)?;
         let Some(open) = self.transaction.open() else { return Ok(()) };
@@ -206,6 +210,13 @@ impl Session {
             Some(CommitWait::Memory(wait)) => return Err(Pause::Memory(wait)),
             Some(CommitWait::Pages(requests)) => return Err(Pause::Pages(requests)),
             None => {}
+        }
+        if let Some(end) = home.redo.far_behind()
+            && open.txn.has_changes()
+            && !std::mem::replace(&mut open.has_waited_for_log, true)
+        {
+            home.tenant.keep_locks(&mut open.txn);
+            return Err(Pause::Memory(WriterWait::Log(end)));
         }
         let wait = match home.redo.opens_at() {
             Some(at) if open.txn.has_changes() => at - self.start.host.now(),

@@ -1,7 +1,8 @@
 //! Appending to a log, in memory.
 //!
 //! Records gather in the buffer they will be written from. A full buffer is sealed and queued, so appending never
-//! waits; how far the flusher is behind shows in [`LogWriter::backlog`], which admission looks at.
+//! waits; how far the flusher is behind shows in [`LogWriter::backlog`], which admission looks at, and in [`LogWriter::far_behind`], which
+//! those ask who can wait.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -109,6 +110,10 @@ impl Group {
 /// The position of what is appended to a log that has failed.
 const APPENDED_TO_NOTHING: Lsn = Lsn(u64::MAX);
 
+/// Bytes that may wait to be written, four full groups, before commits wait for them. More would be memory that nobody is charged for,
+/// and a wait for everybody else: at 100 MB a second this is 10 ms.
+const BACKLOG_MAX: u64 = 4 * GROUP_LEN_MAX as u64;
+
 /// Room that a full disk's last segment keeps for what is being written while a commit asks.
 const FULL_DISK_SLACK: u64 = 64 << 10;
 
@@ -154,6 +159,8 @@ struct Shared {
     dir: LogDir,
     /// The end of what survives power loss. Written by the flusher under `state`, read by anyone.
     durable: AtomicU64,
+    /// The end of what was appended. Written under `state`, read by anyone.
+    appended: AtomicU64,
     /// Bytes left in the segment being written, for groups not yet written. Written by the flusher.
     room: AtomicU64,
     /// Set with `failed`, for those who only want to know whether.
@@ -173,6 +180,7 @@ impl LogWriter {
         LogWriter(Arc::new(Shared {
             dir,
             durable: AtomicU64::new(0),
+            appended: AtomicU64::new(0),
             room: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             lost_through: AtomicU64::new(0),
@@ -294,6 +302,7 @@ impl LogWriter {
             state.sealed.push_back(std::mem::replace(&mut state.gathering, next));
         }
         state.gathering.push(header, parts, pin);
+        self.0.appended.store(state.gathering.end().0, Ordering::Relaxed);
         if !state.in_turns
             && let Some(waker) = state.flusher.take()
         {
@@ -329,6 +338,15 @@ impl LogWriter {
     /// The end of what was appended.
     pub fn appended(&self) -> Lsn {
         self.state().gathering.end()
+    }
+
+    /// Where the log is to be durable before more is appended, if more than 1 MiB waits to be written: behind all of them. `None` also of a
+    /// log that takes no more, as [`LogWriter::admit`] says. Appending neither asks nor waits. Two loads where it is not far behind.
+    pub fn far_behind(&self) -> Option<Lsn> {
+        let end = self.0.appended.load(Ordering::Relaxed);
+        let is_far = end.saturating_sub(self.durable().0) > BACKLOG_MAX;
+        let is_written = || !self.0.closed.load(Ordering::Relaxed) && !self.0.dir.is_full();
+        (is_far && is_written()).then_some(Lsn(end))
     }
 
     /// Bytes appended and not yet durable.
@@ -416,6 +434,7 @@ impl LogWriter {
         // Behind the lost ones, so that the end of what was appended is none of them.
         let next = Lsn(end.0 + 1);
         state.gathering = Group::new(next);
+        self.0.appended.store(next.0, Ordering::Relaxed);
         self.0.durable.store(next.0, Ordering::Release);
         self.0.closed.store(false, Ordering::Relaxed);
     }

@@ -96,7 +96,7 @@ impl Home {
     /// Waits once for what a writing statement or a commit is told to wait for; it then asks again.
     ///
     /// # Errors
-    /// 58030 or 53100: the changed pages cannot be written.
+    /// 58030 or 53100: the changed pages cannot be written, or the log.
     pub(crate) async fn await_memory(self: &Arc<Home>, wait: WriterWait) -> SqlResult<()> {
         match wait {
             WriterWait::Checkpoint => self.checkpoint_for_room().await?,
@@ -105,6 +105,7 @@ impl Home {
                     drop(asker.room().await);
                 }
             }
+            WriterWait::Log(position) => self.wait_durable(position).await?,
         }
         Ok(())
     }

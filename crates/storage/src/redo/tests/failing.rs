@@ -51,6 +51,30 @@ fn a_lost_position_is_not_told_to_be_durable_while_its_log_goes_on() {
     }
 }
 
+#[test]
+fn a_log_that_is_far_behind_says_what_to_wait_for() {
+    let world = World::new(40);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let append = |commit| log.append(TenantId(1), CommitNo(commit), &[7; 500_000]);
+    (1..=2).for_each(|commit| _ = append(commit));
+    assert_eq!(log.far_behind(), None);
+    let end = append(3);
+    assert_eq!(log.far_behind(), Some(end));
+    block_on(&env, flusher.flush_once()).expect("the disk works");
+    assert_eq!(log.far_behind(), Some(end));
+    flush_all(&env, &mut flusher);
+    assert_eq!(log.far_behind(), None);
+    (10..=20).for_each(|commit| _ = append(commit));
+    world.inject(DiskFault::eio(DiskOp::Write, ".redo"));
+    block_on(&env, flusher.flush_once()).expect_err("the disk fails");
+    assert_eq!(log.far_behind(), None, "nothing of it is waited for");
+    block_on(&env, flusher.seal()).expect("the disk works again");
+    flusher.resume();
+    assert_eq!(log.far_behind(), None);
+}
+
 /// Linux's number of the error.
 const ENOSPC: i32 = 28;
 
