@@ -136,8 +136,14 @@ impl LogDir {
         for path in &scanned.unfinished {
             env.disk.remove(path).map_err(RedoError::io(path, "removing an unfinished segment"))?;
         }
-        for path in &scanned.free {
-            state.free.push(SegmentFile::open(env, path)?);
+        for (path, says_so_twice) in &scanned.free {
+            let segment = SegmentFile::open(env, path)?;
+            if !says_so_twice {
+                // Torn at its next use, the first copy would leave it to the second to say whose it is.
+                let written = segment.write_headers_blocking(SegmentId::FREE, 0);
+                written.map_err(RedoError::io(path, "freeing a segment"))?;
+            }
+            state.free.push(segment);
         }
         for (id, found) in &scanned.segments {
             let segment = SegmentFile::open(env, &found.path)?;

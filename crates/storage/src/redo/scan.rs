@@ -29,8 +29,8 @@ pub fn recover(env: &Env, dirs: &[PathBuf]) -> Result<RedoIndex, RedoError> {
 
 pub(super) struct Scanned {
     pub(super) segments: BTreeMap<SegmentId, ScannedSegment>,
-    /// Segments whose headers say they are free, or that were made and never used.
-    pub(super) free: Vec<PathBuf>,
+    /// Segments whose headers say they are free, or that were made and never used; and whether both copies say the same.
+    pub(super) free: Vec<(PathBuf, bool)>,
     /// Files that a crash came to while they were made, and free ones that were cut.
     pub(super) unfinished: Vec<PathBuf>,
     pub(super) tails: Vec<Tail>,
@@ -127,8 +127,11 @@ fn read_logs(env: &Env, dirs: &[PathBuf], index: &RedoIndex) -> Result<Scanned, 
 
 /// Opens a file and sorts it by what its headers say.
 fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoError> {
-    let file =
-        env.disk.open(&path, OpenMode::Read, false).map_err(RedoError::io(&path, "opening a segment"))?;
+    let file = match env.disk.open(&path, OpenMode::Read, false) {
+        // A free one that the logs' owner, at work meanwhile, has removed since it was listed.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(RedoError::io(&path, "opening a segment"))?,
+    };
     let len = file.len().map_err(RedoError::io(&path, "asking for the length"))?;
     let cut_short = |expected| {
         RedoError::from(Corrupt::at(&path, len, "the segment is shorter than it was made", len, expected))
@@ -160,8 +163,12 @@ fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoE
     let SegmentUse { id, first_sequence, .. } = segment;
     if id.log == SegmentId::FREE.log {
         // One that was cut holds nothing, but has less room than groups need.
-        let free = if len < segment.len { &mut scanned.unfinished } else { &mut scanned.free };
-        free.push(path);
+        if len < segment.len {
+            scanned.unfinished.push(path);
+        } else {
+            let says_so_twice = copies.0 == copies.1;
+            scanned.free.push((path, says_so_twice));
+        }
         return Ok(());
     }
     if len < segment.len {

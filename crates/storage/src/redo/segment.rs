@@ -95,10 +95,24 @@ impl SegmentFile {
     /// at any moment; nothing may be written behind them before this has ended.
     pub(super) async fn write_headers(&self, id: SegmentId, first_sequence: u64) -> io::Result<()> {
         for copy in 0..2 {
-            let mut block = IoBuf::recycled(BLOCK_LEN);
-            write_segment_header(&mut block, SegmentUse { id, first_sequence, len: self.len });
+            let block = self.header(id, first_sequence);
             self.file.write_all_at_durable(block, copy * BLOCK_LEN as u64).await.0?;
         }
         Ok(())
+    }
+
+    /// As [`SegmentFile::write_headers`]. Blocks.
+    pub(super) fn write_headers_blocking(&self, id: SegmentId, first_sequence: u64) -> io::Result<()> {
+        for copy in 0..2 {
+            self.file.write_at(&self.header(id, first_sequence), copy * BLOCK_LEN as u64)?;
+            self.file.sync_data_blocking()?;
+        }
+        Ok(())
+    }
+
+    fn header(&self, id: SegmentId, first_sequence: u64) -> IoBuf {
+        let mut block = IoBuf::recycled(BLOCK_LEN);
+        write_segment_header(&mut block, SegmentUse { id, first_sequence, len: self.len });
+        block
     }
 }

@@ -319,3 +319,30 @@ fn a_full_disk_refuses_what_does_not_fit_the_segments_that_are_made() {
     block_on(&env, logs.prepare_ahead()).expect("there is space again");
     assert!(workers[0].0.admit(4 << 20).is_ok());
 }
+
+#[test]
+fn a_segment_whose_freeing_was_cut_off_is_freed_by_the_next_start() {
+    let world = World::new(38);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 1, 1, 120);
+    let path = dir().join("00000000.redo");
+    let copies = || {
+        let mut blocks = vec![0; SEGMENT_HEADER_LEN as usize];
+        let file = env.disk.open(&path, OpenMode::Read, false).expect("there");
+        file.read_at(&mut blocks, 0).expect("readable");
+        blocks
+    };
+    let used = copies();
+    logs.release_through(TenantId(1), CommitNo(120));
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    drop((log, flusher, logs));
+    let freed = copies();
+    assert!(freed[..BLOCK_LEN] == freed[BLOCK_LEN..] && freed != used);
+    // As if the power had gone off before the second copy was written.
+    let file = env.disk.open(&path, OpenMode::ReadWrite, false).expect("there");
+    file.write_at(&used[BLOCK_LEN..], BLOCK_LEN as u64).expect("written");
+    drop(open(&env).expect("sound logs"));
+    assert!(copies() == freed, "nothing says any more whose it was");
+}
