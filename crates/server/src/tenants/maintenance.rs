@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use base::{ByteCount, Nanos, TenantId, WorkerId};
-use storage::redo::{RedoError, RedoIndex, recover};
+use storage::redo::{RedoError, RedoIndex};
 
 use super::Home;
 use super::checkpoints::Pace;
@@ -109,14 +109,13 @@ pub(crate) fn forget_lost(shared: &Arc<Shared>, worker: WorkerId) -> Result<(), 
 /// What the logs hold now. A log that is being written while it is read may seem to have a hole, so damage counts when it is
 /// found again.
 pub(super) fn read_logs(shared: &Shared) -> Result<RedoIndex, RedoError> {
-    let dirs = [shared.config.log_dir()];
     for _ in 1..READS_OF_LOGS {
-        match recover(&shared.env, &dirs) {
+        match shared.log_dir.read_again() {
             Err(RedoError::Corrupt(_)) => {}
             other => return other,
         }
     }
-    recover(&shared.env, &dirs)
+    shared.log_dir.read_again()
 }
 
 /// Checkpoints every open tenant of worker `index`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::task::{Poll, Waker};
 
 use base::{ByteCount, CommitNo, TenantId};
@@ -98,6 +98,15 @@ impl Found {
 #[derive(Clone, Default)]
 pub struct RedoIndex(Arc<Shared>);
 
+/// Of an index that others keep.
+pub(super) struct WeakIndex(Weak<Shared>);
+
+impl WeakIndex {
+    pub(super) fn upgrade(&self) -> Option<RedoIndex> {
+        self.0.upgrade().map(RedoIndex)
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     found: RwLock<Found>,
@@ -124,6 +133,10 @@ impl RedoIndex {
 
     pub(super) fn add(&self) -> RwLockWriteGuard<'_, Found> {
         self.0.found.write().expect("no one panics while reading the logs")
+    }
+
+    pub(super) fn downgrade(&self) -> WeakIndex {
+        WeakIndex(Arc::downgrade(&self.0))
     }
 
     fn scan(&self) -> MutexGuard<'_, Scan> {
@@ -211,6 +224,13 @@ impl RedoIndex {
                 yield_every(freed).await;
             }
         }
+    }
+
+    /// Closes the segments of which `is_needed` says no.
+    pub(super) fn close_unless(&self, is_needed: impl Fn(&Path) -> bool) {
+        let mut found = self.add();
+        let unneeded = found.files.iter_mut().filter(|file| !is_needed(&file.path));
+        unneeded.for_each(|file| file.file = None);
     }
 
     /// Closes the segment at `path`, which nobody needs.

@@ -17,12 +17,12 @@ use std::task::{Poll, Waker};
 use base::limits::LOG_SEGMENT_LEN;
 use base::{ByteCount, CommitNo, TenantId};
 use env::{Env, IoBuf};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::error::RedoError;
 use super::flusher::LogFlusher;
 use super::format::{BLOCK_LEN, GROUP_LEN_MAX, SEGMENT_HEADER_LEN, SegmentId};
-use super::index::RedoIndex;
+use super::index::{RedoIndex, WeakIndex};
 use super::scan::{self, Scanned};
 use super::segment::SegmentFile;
 use super::writer::{LogWriter, Pin};
@@ -96,6 +96,8 @@ struct Inner {
     env: Env,
     /// What was found in it; forgotten as roots cover it.
     found: RedoIndex,
+    /// What was found since, as long as somebody keeps it; forgotten in the same way.
+    found_again: Mutex<Vec<WeakIndex>>,
     dir: PathBuf,
     options: LogOptions,
     state: Mutex<DirState>,
@@ -154,6 +156,7 @@ impl LogDir {
         let inner = Inner {
             env: env.clone(),
             found: index.clone(),
+            found_again: Mutex::default(),
             dir: dir.to_owned(),
             options,
             state: Mutex::new(state),
@@ -161,6 +164,36 @@ impl LogDir {
             ending: AtomicBool::new(false),
         };
         Ok(LogDir(Arc::new(inner)))
+    }
+
+    /// What the logs hold now, those of this start among them, for tenants that have forgotten what they had in memory. Blocks; reads
+    /// everything. Damage may be a log that is written while it is read: it counts if it is found again.
+    pub fn read_again(&self) -> Result<RedoIndex, RedoError> {
+        let index = RedoIndex::default();
+        scan::scan(&self.0.env, std::slice::from_ref(&self.0.dir), &index)?;
+        let mut found_again = self.found_again();
+        found_again.retain(|other| other.upgrade().is_some());
+        found_again.push(index.downgrade());
+        drop(found_again);
+        // What it was not told while it was made.
+        let state = self.state();
+        let live: FxHashSet<PathBuf> = state.live.values().map(|live| live.segment.path.clone()).collect();
+        let released: Vec<_> = state.released.iter().map(|(tenant, commit)| (*tenant, *commit)).collect();
+        drop(state);
+        index.close_unless(|path| live.contains(path));
+        released.into_iter().for_each(|(tenant, commit)| index.release_through(tenant, commit));
+        Ok(index)
+    }
+
+    fn found_again(&self) -> MutexGuard<'_, Vec<WeakIndex>> {
+        self.0.found_again.lock().expect("no one panics while holding the list")
+    }
+
+    /// What was found in the logs, at the start and since, as far as it is kept.
+    fn indexes(&self) -> Vec<RedoIndex> {
+        let found_again = self.found_again();
+        let kept = found_again.iter().filter_map(WeakIndex::upgrade);
+        std::iter::once(self.0.found.clone()).chain(kept).collect()
     }
 
     /// A new log for one worker. Touches no file before the first flush.
@@ -200,7 +233,7 @@ impl LogDir {
             }
         }
         drop(state);
-        self.0.found.release_through(tenant, commit);
+        self.indexes().iter().for_each(|index| index.release_through(tenant, commit));
     }
 
     /// Tells that `tenant` is gone for good: none of its records are needed.
@@ -269,7 +302,9 @@ impl LogDir {
             state.preparing = true;
         }
         let _preparing = Preparing(self);
-        self.0.found.free_forgotten().await;
+        for index in self.indexes() {
+            index.free_forgotten().await;
+        }
         let mut failed = None;
         while let Some((id, segment)) = self.take_released() {
             match segment.write_headers(SegmentId::FREE, 0).await {
@@ -349,7 +384,7 @@ impl LogDir {
 
     fn drop_live(&self, id: SegmentId, segment: &SegmentFile) {
         self.state().live.remove(&id);
-        self.0.found.close(&segment.path);
+        self.indexes().iter().for_each(|index| index.close(&segment.path));
     }
 
     /// A new segment, every byte of it written once: a durable write into space that is only allocated would also have to

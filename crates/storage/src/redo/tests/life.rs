@@ -179,3 +179,23 @@ fn logs_survive_failures_upon_failures() {
         }
     }
 }
+
+#[test]
+fn what_is_read_again_is_forgotten_as_roots_cover_it_and_keeps_no_space() {
+    let world = World::new(39);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 3, 1, 120);
+    logs.release_through(TenantId(3), CommitNo(120));
+    let index = logs.read_again().expect("sound logs");
+    assert_eq!(index.tenants().len(), 2, "what roots covered before is not in it");
+    logs.release_through(TenantId(1), CommitNo(120));
+    assert_holds(&index, TenantId(2), CommitNo(0), CommitNo(120));
+    logs.release_through(TenantId(2), CommitNo(120));
+    assert_eq!(index.tenants(), []);
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    let usage = logs.usage();
+    assert_eq!(usage.live_segments, 1, "the one that is written to");
+    assert_eq!(world.disk_used(), usage.live + usage.free, "no file that is gone is open");
+}
