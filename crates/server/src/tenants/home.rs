@@ -36,7 +36,7 @@ use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::checkpoints::Pace;
 use crate::tenants::home_log::HomeLog;
-use crate::tenants::maintenance::read_logs;
+use crate::tenants::maintenance::read_logs_for;
 use crate::tenants::moving::MoveState;
 use crate::tenants::statement_times::StatementTimes;
 use crate::tenants::{StatementLimits, StatementTable};
@@ -695,7 +695,7 @@ impl Home {
             None => {
                 let appended = self.cell.with(|state| state.log.appended());
                 self.wait_durable(appended).await?;
-                read_logs(&shared).map_err(|error| unreadable(&error.into()))?
+                read_logs_for(&shared, self.id).map_err(|error| unreadable(&error.into()))?
             }
         };
         self.replay(&redo, &mut tenant).await?;

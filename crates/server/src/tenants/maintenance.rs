@@ -96,7 +96,7 @@ async fn tend(shared: &Shared, home: &Arc<Home>) {
 /// Has every open tenant of a worker whose log failed and is sealed forget what is in memory, which may be more than is
 /// durable. Reads all logs, blocking. At home only.
 pub(crate) fn forget_lost(shared: &Arc<Shared>, worker: WorkerId) -> Result<(), RedoError> {
-    let redo = read_logs(shared)?;
+    let redo = read_logs(|| shared.log_dir.read_again())?;
     for home in shared.workers[usize::from(worker.0)].open_homes() {
         // One that is just coming here has nothing in this log.
         if home.is_here() {
@@ -108,14 +108,19 @@ pub(crate) fn forget_lost(shared: &Arc<Shared>, worker: WorkerId) -> Result<(), 
 
 /// What the logs hold now. A log that is being written while it is read may seem to have a hole, so damage counts when it is
 /// found again.
-pub(super) fn read_logs(shared: &Shared) -> Result<RedoIndex, RedoError> {
+fn read_logs(read: impl Fn() -> Result<RedoIndex, RedoError>) -> Result<RedoIndex, RedoError> {
     for _ in 1..READS_OF_LOGS {
-        match shared.log_dir.read_again() {
+        match read() {
             Err(RedoError::Corrupt(_)) => {}
             other => return other,
         }
     }
-    shared.log_dir.read_again()
+    read()
+}
+
+/// What the logs hold of a tenant that is not open, and maybe of others. Blocks if they are to be read.
+pub(super) fn read_logs_for(shared: &Shared, tenant: TenantId) -> Result<RedoIndex, RedoError> {
+    read_logs(|| shared.log_dir.read_again_for(tenant))
 }
 
 /// Checkpoints every open tenant of worker `index`.

@@ -98,6 +98,8 @@ struct Inner {
     found: RedoIndex,
     /// What was found since, as long as somebody keeps it; forgotten in the same way.
     found_again: Mutex<Vec<WeakIndex>>,
+    /// The last of them, for a few seconds.
+    lately: Mutex<Option<Lately>>,
     dir: PathBuf,
     options: LogOptions,
     state: Mutex<DirState>,
@@ -106,6 +108,16 @@ struct Inner {
     /// Nobody will free space any more: logs fail instead of waiting.
     ending: AtomicBool,
 }
+
+/// What was read a moment ago.
+struct Lately {
+    index: RedoIndex,
+    /// Calls of [`LogDir::prepare_ahead`] since.
+    looks: u32,
+}
+
+/// Calls of [`LogDir::prepare_ahead`], one a second or more, for which what was read is kept for others.
+const LATELY_LOOKS_MAX: u32 = 3;
 
 /// A directory of logs. Cheap to clone; may be used on any thread.
 #[derive(Clone)]
@@ -157,6 +169,7 @@ impl LogDir {
             env: env.clone(),
             found: index.clone(),
             found_again: Mutex::default(),
+            lately: Mutex::default(),
             dir: dir.to_owned(),
             options,
             state: Mutex::new(state),
@@ -183,6 +196,25 @@ impl LogDir {
         index.close_unless(|path| live.contains(path));
         released.into_iter().for_each(|(tenant, commit)| index.release_through(tenant, commit));
         Ok(index)
+    }
+
+    /// As [`LogDir::read_again`] for one tenant that is not open. What was read a moment ago serves too, if it has all that is durable of the
+    /// tenant; and nothing is read where its root covers all of that.
+    pub fn read_again_for(&self, tenant: TenantId) -> Result<RedoIndex, RedoError> {
+        let newest = self.state().live.values().filter_map(|live| live.pins.get(&tenant)).max().copied();
+        let Some(newest) = newest else { return Ok(RedoIndex::default()) };
+        if let Some(Lately { index, .. }) = &*self.lately()
+            && index.last_commit(tenant).is_some_and(|last| last >= newest)
+        {
+            return Ok(index.clone());
+        }
+        let index = self.read_again()?;
+        *self.lately() = Some(Lately { index: index.clone(), looks: 0 });
+        Ok(index)
+    }
+
+    fn lately(&self) -> MutexGuard<'_, Option<Lately>> {
+        self.0.lately.lock().expect("no one panics while holding it")
     }
 
     fn found_again(&self) -> MutexGuard<'_, Vec<WeakIndex>> {
@@ -302,6 +334,10 @@ impl LogDir {
             state.preparing = true;
         }
         let _preparing = Preparing(self);
+        self.lately().take_if(|lately| {
+            lately.looks += 1;
+            lately.looks > LATELY_LOOKS_MAX
+        });
         for index in self.indexes() {
             index.free_forgotten().await;
         }

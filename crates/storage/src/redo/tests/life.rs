@@ -199,3 +199,30 @@ fn what_is_read_again_is_forgotten_as_roots_cover_it_and_keeps_no_space() {
     assert_eq!(usage.live_segments, 1, "the one that is written to");
     assert_eq!(world.disk_used(), usage.live + usage.free, "no file that is gone is open");
 }
+
+#[test]
+fn what_was_read_for_one_tenant_serves_others_that_have_no_more() {
+    let world = World::new(41);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 3, 1, 20);
+    logs.release_through(TenantId(1), CommitNo(20));
+    let unreadable = || world.inject(DiskFault::eio(DiskOp::Read, ".redo"));
+    unreadable();
+    assert_eq!(logs.read_again_for(TenantId(1)).expect("its root has all").tenants(), []);
+    logs.read_again_for(TenantId(2)).err().expect("it is read");
+    assert_holds(&logs.read_again_for(TenantId(2)).expect("sound"), TenantId(2), CommitNo(0), CommitNo(20));
+    unreadable();
+    let index = logs.read_again_for(TenantId(3)).expect("read before");
+    world.mend_disk();
+    assert_holds(&index, TenantId(3), CommitNo(19), CommitNo(20));
+    log.append(TenantId(3), CommitNo(21), &record(TenantId(3), CommitNo(21)));
+    flush_all(&env, &mut flusher);
+    assert_holds(&logs.read_again_for(TenantId(3)).expect("sound"), TenantId(3), CommitNo(19), CommitNo(21));
+    for _ in 0..4 {
+        block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    }
+    unreadable();
+    logs.read_again_for(TenantId(3)).err().expect("it is not kept for long");
+}
