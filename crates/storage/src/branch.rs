@@ -40,6 +40,14 @@ pub(crate) struct Branch {
     pub(crate) being_written: u64,
 }
 
+/// Pages of a branch that a checkpoint writes along with its own.
+#[derive(Default)]
+pub(crate) struct OfBranch {
+    /// [`Branch::forked`]: no other branch of the map has the same.
+    pub(crate) forked: Option<Epoch>,
+    pub(crate) versions: Vec<Arc<PageVersion>>,
+}
+
 /// The live pages before and after a branch took their place.
 pub(crate) struct Switch {
     /// What was left behind since the switch before, or the last checkpoint.
@@ -187,12 +195,18 @@ impl PageMap {
 
 impl Branch {
     /// The versions that a checkpoint writes along with its own. The branch copies them before it changes them again.
-    pub(crate) fn begin_checkpoint(&mut self) -> Vec<Arc<PageVersion>> {
+    pub(crate) fn begin_checkpoint(&mut self) -> OfBranch {
         assert!(!self.is_current, "a checkpoint begins in the live pages");
         self.other.epoch = self.other.epoch.next();
-        let unwritten = std::mem::take(&mut self.unwritten);
-        self.being_written = unwritten.len() as u64;
-        unwritten
+        let versions = std::mem::take(&mut self.unwritten);
+        self.being_written = versions.len() as u64;
+        OfBranch { forked: Some(self.forked), versions }
+    }
+
+    /// Takes back what a checkpoint has not written.
+    pub(crate) fn end_checkpoint(&mut self, unwritten: Vec<Arc<PageVersion>>) {
+        self.being_written = 0;
+        self.unwritten.extend(unwritten);
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{ByteCount, Epoch, PageNo, SlotNo};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::branch::{Behind, Left};
+use crate::branch::{Behind, Left, OfBranch};
 use crate::data_file::{Root, write_superblock};
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of};
@@ -53,8 +53,8 @@ pub struct Checkpoint {
     left_behind: Option<Behind>,
     /// For the live map's sweep.
     left: Left,
-    /// Of `of_snapshots`, those of the branch, which writes them again if this comes to nothing.
-    of_branch: Vec<Arc<PageVersion>>,
+    /// Of `of_snapshots`, those of a branch, which writes them again if this comes to nothing.
+    of_branch: OfBranch,
     stage: Stage,
     counts: CheckpointCounts,
     /// Bytes a second at most; `None` for as fast as the disk.
@@ -168,7 +168,7 @@ impl Checkpoint {
         let mut writer = SlotWriter::new(&self.reader, &mut self.slots, self.rate, self.hurry.clone());
         let tenant = self.reader.tenant;
         let mut of_snapshots = std::mem::take(&mut self.of_snapshots);
-        of_snapshots.extend(self.of_branch.iter().cloned());
+        of_snapshots.extend(self.of_branch.versions.iter().cloned());
         // Snapshots may hold pages of the branch too, and a page may have been retired once before a branch brought it back.
         retain_first(&mut of_snapshots);
         let written = write_root(&mut writer, &snapshot, of_snapshots, tenant, &mut self.counts).await;
@@ -245,7 +245,7 @@ impl Checkpoint {
         if let Some(behind) = self.left_behind.take() {
             self.left = behind.take_in_now(&mut self.slots);
         }
-        let of_branch = if published { Vec::new() } else { std::mem::take(&mut self.of_branch) };
+        let of_branch = if published { OfBranch::default() } else { std::mem::take(&mut self.of_branch) };
         map.end_checkpoint(published, of_branch, std::mem::take(&mut self.left));
         match self.stage {
             Stage::Published => (file.generation, file.root_commit) = (self.generation, self.root.commit),

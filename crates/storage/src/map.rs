@@ -13,7 +13,7 @@ use base::{ByteCount, Epoch, PageNo, SlotNo};
 use governor::PageUse;
 use rustc_hash::FxHashMap;
 
-use crate::branch::{Behind, Branch, Discarded, Left, Switch};
+use crate::branch::{Behind, Branch, Discarded, Left, OfBranch, Switch};
 use crate::file_error::FileError;
 use crate::file_reader::{LoadedPage, PageRun};
 use crate::frame::Frame;
@@ -468,7 +468,7 @@ impl PageMap {
 
     /// Starts noting what a checkpoint may be writing, and hands over the slots left behind since the last one began
     /// and those that memory no longer refers to.
-    pub(crate) fn begin_checkpoint(&mut self) -> (Snapshot, Vec<Arc<PageVersion>>, Behind) {
+    pub(crate) fn begin_checkpoint(&mut self) -> (Snapshot, OfBranch, Behind) {
         assert!(!self.is_being_checkpointed(), "one checkpoint at a time");
         assert!(!self.is_in_branch(), "a checkpoint is of the live pages");
         self.note_checkpoint();
@@ -476,7 +476,8 @@ impl PageMap {
         self.left_behind.checkpoint = Some(snapshot.epoch);
         self.checkpointed = snapshot.epoch;
         self.changed_being_written = std::mem::take(&mut self.current.changed);
-        let of_branch = self.branch.as_mut().map_or_else(Vec::new, |branch| branch.begin_checkpoint());
+        let of_branch =
+            self.branch.as_mut().map_or_else(OfBranch::default, |branch| branch.begin_checkpoint());
         (snapshot, of_branch, self.take_behind())
     }
 
@@ -505,15 +506,15 @@ impl PageMap {
 
     /// The checkpoint has published its locations, or has given up; either way it publishes none from here on.
     /// `of_branch` are pages of a branch that it was to write and did not; `left` is what a switch before it left to snapshots.
-    pub(crate) fn end_checkpoint(&mut self, published: bool, of_branch: Vec<Arc<PageVersion>>, left: Left) {
+    pub(crate) fn end_checkpoint(&mut self, published: bool, of_branch: OfBranch, left: Left) {
         self.retired.take_in(left);
-        match &mut self.branch {
-            Some(branch) => {
-                branch.being_written = 0;
-                branch.unwritten.extend(of_branch);
-            }
-            None => self.discarded.take_in(of_branch),
+        let OfBranch { forked, mut versions } = of_branch;
+        if let Some(branch) = &mut self.branch {
+            // Those of a branch before this one are the live pages' by now, or nobody's.
+            let is_theirs = forked == Some(branch.forked);
+            branch.end_checkpoint(if is_theirs { std::mem::take(&mut versions) } else { Vec::new() });
         }
+        self.discarded.take_in(versions);
         let begun = std::mem::take(&mut self.changed_being_written);
         if !published {
             self.current.changed += begun;

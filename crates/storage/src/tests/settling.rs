@@ -1,5 +1,7 @@
 //! What branches replaced leaves memory without a checkpoint.
 
+use env::block_on;
+
 use super::fixture::*;
 
 #[test]
@@ -55,4 +57,35 @@ fn a_snapshot_keeps_what_it_shows_when_a_branch_is_settled() {
     store.checkpoint();
     store.verify();
     store.reopen().check();
+}
+
+#[test]
+fn pages_of_a_branch_are_written_once_whatever_becomes_of_it_while_a_checkpoint_fails() {
+    for adopted in [false, true] {
+        let mut store = Store::create();
+        let pages: Vec<_> = (0..40).map(|value| store.allocate(value)).collect();
+        store.checkpoint();
+        store.fork();
+        store.in_branch(|store| pages.iter().for_each(|no| store.write(*no, 1_000)));
+        let mut checkpoint = store.begin();
+        block_on(&store.env, checkpoint.write()).expect("the disk works");
+        if adopted {
+            store.adopt()
+        } else {
+            store.drop_branch()
+        }
+        store.fork();
+        assert!(!checkpoint.finish(&mut store.map, &mut store.file), "it is given up");
+        let mut checkpoint = store.begin();
+        let counts = block_on(&store.env, checkpoint.run()).expect("the disk works");
+        store.durable.insert(store.commit, store.model.clone());
+        assert!(checkpoint.finish(&mut store.map, &mut store.file));
+        assert_eq!(counts.pages, if adopted { 40 } else { 0 });
+        store.drop_branch();
+        while store.map.reclaim_discarded() {}
+        store.checkpoint();
+        assert_eq!(store.file.used().expect("no checkpoint runs").1.0, 0, "no slot is kept for nobody");
+        store.verify();
+        store.reopen().check();
+    }
 }
