@@ -10,8 +10,9 @@
 //! are, and which the live pages had that the branch has not, is worked out by the checkpoint that follows, from both roots:
 //! it takes time, and nobody waits for it.
 
+use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use base::{Epoch, PageNo, SlotNo};
@@ -23,6 +24,7 @@ use crate::radix::{FANOUT, Leaf, Link, shift_of};
 use crate::side::Side;
 use crate::slots::Slots;
 use crate::snapshot::Snapshot;
+use crate::sweep::WeakVersions;
 use crate::version::{PageVersion, ReleasedChain};
 use crate::yield_now::yield_every;
 
@@ -68,11 +70,13 @@ impl Switch {
 pub(crate) struct Behind {
     pub(crate) switches: Vec<Switch>,
     pub(crate) slots: Vec<SlotNo>,
+    /// What the last checkpoint had in its hands when the live pages left it behind.
+    pub(crate) was_written: VecDeque<BeingWritten>,
     pub(crate) released: ReleasedChain,
 }
 
 /// Versions that a switch left to snapshots alone.
-pub(crate) type Left = Vec<(PageNo, Weak<PageVersion>)>;
+pub(crate) type Left = WeakVersions;
 
 impl PageMap {
     /// Makes a branch of the live pages, in constant time but for the list of free page numbers.
@@ -135,6 +139,10 @@ impl PageMap {
         } else {
             self.discarded.add(old);
         }
+        // The live pages have them. A long list of them goes bit by bit.
+        if branch.unwritten.len() > VERSIONS_AT_ONCE {
+            self.discarded.take_in(branch.unwritten);
+        }
     }
 
     /// Gives the branch up. Its pages go with [`PageMap::reclaim_discarded`].
@@ -146,13 +154,13 @@ impl PageMap {
         assert!(!branch.is_current, "the map was turned back");
         let Branch { other: Side { root, .. }, unwritten, .. } = *branch;
         self.discarded.links.push(root);
-        self.discarded.versions.extend(unwritten);
+        self.discarded.take_in(unwritten);
     }
 
     /// Frees some of what states that were given up hold, some 50 us of work; true if there is more.
     pub fn reclaim_discarded(&mut self) -> bool {
         for _ in 0..DISCARDED_A_STEP {
-            if !self.discarded.step() {
+            if !self.discarded.step() && !self.left_behind.settle_some(VERSIONS_A_STEP) {
                 return false;
             }
         }
@@ -223,13 +231,24 @@ const DISCARDED_A_STEP: usize = 4;
 /// Pages freed at a time, as many as a leaf has.
 const VERSIONS_A_STEP: usize = FANOUT;
 
+/// References to pages that a turn lets go of.
+const VERSIONS_AT_ONCE: usize = DISCARDED_A_STEP * VERSIONS_A_STEP;
+
 impl Discarded {
     pub(crate) fn add(&mut self, mut snapshot: Snapshot) {
         self.links.push(std::mem::take(&mut snapshot.root));
     }
 
     pub(crate) fn take_in(&mut self, versions: Vec<Arc<PageVersion>>) {
-        self.versions.extend(versions);
+        if self.versions.is_empty() {
+            self.versions = versions;
+        } else {
+            self.versions.extend(versions);
+        }
+    }
+
+    pub(crate) fn take_in_nodes(&mut self, nodes: impl IntoIterator<Item = Link>) {
+        self.links.extend(nodes);
     }
 
     /// Frees a leaf's worth of pages; false if there was nothing.
@@ -299,25 +318,36 @@ impl Behind {
 
     /// Tells `slots` all of it; yields now and then. Returns what is left to snapshots alone.
     pub(crate) async fn take_in(self, slots: &mut Slots) -> Left {
-        let Behind { switches, slots: last, released } = self;
+        let Behind { switches, slots: mut last, was_written, released } = self;
         let mut discarded = Discarded::default();
+        let mut steps = 0;
+        let mut tick = || {
+            steps += 1;
+            yield_every(steps)
+        };
+        for written in was_written {
+            tick().await;
+            last.extend(written.location().map(|location| location.slot));
+        }
         let left = if switches.is_empty() && !slots.has_adopted() {
             slots.supersede(last);
             Left::new()
         } else {
-            let behind = slots.take_superseded().into_iter().collect();
+            let superseded = slots.take_superseded();
+            let mut behind = FxHashSet::with_capacity_and_hasher(superseded.len(), Default::default());
+            for slot in superseded {
+                tick().await;
+                behind.insert(slot);
+            }
             let mut exchanged = Exchanged { slots, behind, left: Left::new() };
-            let mut steps = 0;
-            let mut tick = || {
-                steps += 1;
-                yield_every(steps)
-            };
             for mut switch in switches {
-                let written = std::mem::take(&mut switch.being_written);
-                let written = written.iter().filter_map(BeingWritten::location).map(|l| l.slot);
-                for slot in std::mem::take(&mut switch.slots).into_iter().chain(written) {
+                for slot in std::mem::take(&mut switch.slots) {
                     tick().await;
                     exchanged.leave(slot);
+                }
+                for written in std::mem::take(&mut switch.being_written) {
+                    tick().await;
+                    written.location().into_iter().for_each(|location| exchanged.leave(location.slot));
                 }
                 let mut differences = Differences::of(&switch);
                 while differences.step(&mut exchanged) {
@@ -331,17 +361,28 @@ impl Behind {
                 exchanged.leave(slot);
             }
             let Exchanged { slots, behind, left } = exchanged;
-            let mut behind: Vec<SlotNo> = behind.into_iter().collect();
-            behind.sort_unstable();
-            slots.supersede(behind);
+            let mut superseded = Vec::with_capacity(behind.len());
+            for slot in behind {
+                tick().await;
+                superseded.push(slot);
+            }
+            slots.supersede(superseded);
             left
         };
-        for (i, slot) in released.enumerate() {
-            yield_every(i).await;
+        for slot in released {
+            tick().await;
             slots.release(slot);
         }
         discarded.free().await;
-        left
+        // Of most nothing is left by now.
+        let mut kept = Left::new();
+        for (no, version) in left {
+            tick().await;
+            if version.strong_count() > 0 {
+                kept.push((no, version));
+            }
+        }
+        kept
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{ByteCount, Epoch, PageNo, SlotNo};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::branch::{Behind, Left, OfBranch};
+use crate::branch::{Behind, Discarded, Left, OfBranch};
 use crate::data_file::{Root, write_superblock};
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of};
@@ -20,6 +20,7 @@ use crate::radix::{FANOUT, Leaf, Link, shift_of};
 use crate::slot_writer::SlotWriter;
 use crate::slots::{FileFull, NextFreeSet, Slots};
 use crate::superblock::{ROOT_PAYLOAD_LEN_MAX, Superblock};
+use crate::sweep::WeakVersions;
 use crate::version::{Location, PageVersion};
 use crate::yield_now::{yield_every, yield_now};
 use crate::{DataFile, PageMap, Snapshot};
@@ -47,13 +48,13 @@ pub struct Checkpoint {
     map_height: u32,
     /// Held until the locations are published: it keeps every version they go to.
     snapshot: Option<Snapshot>,
-    /// Versions that snapshots or the branch alone hold and nothing has written: written too, so that they can leave memory.
-    of_snapshots: Vec<Arc<PageVersion>>,
+    /// Versions that snapshots alone hold, if any do, and nothing has written: written too, so that they can leave memory.
+    of_snapshots: WeakVersions,
     /// Slots the live map left behind and slots memory let go of, until `slots` has taken them in.
     left_behind: Option<Behind>,
     /// For the live map's sweep.
     left: Left,
-    /// Of `of_snapshots`, those of a branch, which writes them again if this comes to nothing.
+    /// The same of a branch, which has them written again if this comes to nothing.
     of_branch: OfBranch,
     stage: Stage,
     counts: CheckpointCounts,
@@ -167,11 +168,8 @@ impl Checkpoint {
         self.left = behind.take_in(&mut self.slots).await;
         let mut writer = SlotWriter::new(&self.reader, &mut self.slots, self.rate, self.hurry.clone());
         let tenant = self.reader.tenant;
-        let mut of_snapshots = std::mem::take(&mut self.of_snapshots);
-        of_snapshots.extend(self.of_branch.versions.iter().cloned());
-        // Snapshots may hold pages of the branch too, and a page may have been retired once before a branch brought it back.
-        retain_first(&mut of_snapshots);
-        let written = write_root(&mut writer, &snapshot, of_snapshots, tenant, &mut self.counts).await;
+        let others = unwritten_of_others(&snapshot, &self.of_snapshots, &self.of_branch.versions).await;
+        let written = write_root(&mut writer, &snapshot, others, tenant, &mut self.counts).await;
         let written = match written {
             Ok(written) => written,
             Err(error) => {
@@ -220,9 +218,8 @@ impl Checkpoint {
                 Link::Empty => unreachable!("only nodes are written"),
             }
         }
-        let Written { next_free_set, free_set, .. } = *written;
+        let Written { next_free_set, free_set, pages, nodes, .. } = *written;
         self.slots.publish(next_free_set, free_set).await;
-        self.snapshot = None;
         // Nobody lets go of the log before both name this root: with one of them damaged nothing is lost.
         superblock.generation += 1;
         write_superblock(&self.reader, &superblock).await?;
@@ -234,7 +231,22 @@ impl Checkpoint {
             }
         }
         self.stage = Stage::Published;
+        self.let_go(pages, nodes).await;
         Ok(self.counts)
+    }
+
+    /// Lets go of what was written, bit by bit: what was changed since the beginning nobody else has.
+    async fn let_go(&mut self, pages: Vec<(Arc<PageVersion>, Location)>, nodes: Vec<(Link, Location)>) {
+        let mut discarded = Discarded::default();
+        discarded.add(self.snapshot.take().expect("held since `begin`"));
+        discarded.take_in_nodes(nodes.into_iter().map(|(node, _)| node));
+        discarded.take_in(std::mem::take(&mut self.of_branch.versions));
+        discarded.take_in(pages.into_iter().map(|(version, _)| version).collect());
+        discarded.free().await;
+        for (i, version) in std::mem::take(&mut self.of_snapshots).into_iter().enumerate() {
+            yield_every(i).await;
+            drop(version);
+        }
     }
 
     /// Ends the checkpoint in a turn of the home. Returns whether the root was published; if not, the next checkpoint
@@ -246,7 +258,8 @@ impl Checkpoint {
             self.left = behind.take_in_now(&mut self.slots);
         }
         let of_branch = if published { OfBranch::default() } else { std::mem::take(&mut self.of_branch) };
-        map.end_checkpoint(published, of_branch, std::mem::take(&mut self.left));
+        let of_snapshots = std::mem::take(&mut self.of_snapshots);
+        map.end_checkpoint(published, of_snapshots, of_branch, std::mem::take(&mut self.left));
         match self.stage {
             Stage::Published => (file.generation, file.root_commit) = (self.generation, self.root.commit),
             Stage::Idle | Stage::Written(_) => self.give_up(),
@@ -262,10 +275,37 @@ impl Checkpoint {
     }
 }
 
-/// Leaves each version in only once, in the order of the first.
-fn retain_first(versions: &mut Vec<Arc<PageVersion>>) {
-    let mut known: FxHashSet<*const PageVersion> = FxHashSet::default();
-    versions.retain(|version| known.insert(Arc::as_ptr(version)));
+/// Each version once that snapshots or the branch alone hold and nothing has written. Yields now and then.
+async fn unwritten_of_others(
+    root: &Snapshot,
+    of_snapshots: &WeakVersions,
+    of_branch: &[Arc<PageVersion>],
+) -> Vec<Arc<PageVersion>> {
+    let mut found = Vec::new();
+    // Snapshots may hold pages of the branch too.
+    let mut known: FxHashSet<usize> = FxHashSet::default();
+    for (i, (no, version)) in of_snapshots.iter().enumerate() {
+        yield_every(i).await;
+        // It may be gone, written by the checkpoint before, or of the root again since a branch brought it back.
+        let Some(version) = version.upgrade() else { continue };
+        if version.location().is_none()
+            && !root.has_version(*no, &version)
+            && known.insert(address_of(&version))
+        {
+            found.push(version);
+        }
+    }
+    for (i, version) in of_branch.iter().enumerate() {
+        yield_every(i).await;
+        if known.insert(address_of(version)) {
+            found.push(Arc::clone(version));
+        }
+    }
+    found
+}
+
+fn address_of(version: &Arc<PageVersion>) -> usize {
+    Arc::as_ptr(version).addr()
 }
 
 /// The nodes of one level that the file does not have yet, with the lowest page number below each.

@@ -5,6 +5,7 @@
 //! checkpoint to give them up.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,7 +23,7 @@ use crate::metering::Metering;
 use crate::radix::{Entry, FANOUT, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
 use crate::side::Side;
 use crate::snapshot::{fault_of, unreadable};
-use crate::sweep::{Hand, Retired, resident_pages};
+use crate::sweep::{Hand, Retired, WeakVersions, resident_pages};
 use crate::version::{Location, MapShared, PageVersion};
 use crate::{Ahead, PageBytes, PageFault, ReadPages, RoomAsker, Snapshot, WritePages};
 
@@ -117,7 +118,13 @@ pub(crate) struct LeftBehind {
     being_written: Vec<BeingWritten>,
     /// Last epoch of the running checkpoint's snapshot.
     checkpoint: Option<Epoch>,
+    /// Those of a checkpoint that has ended: whether they have a slot is known. Nodes are before what is below them, so that who lets
+    /// go of one after the other frees one at a time.
+    was_written: VecDeque<BeingWritten>,
 }
+
+/// Of what an ended checkpoint had in its hands, so many are settled in the turn in which it ends.
+const WRITTEN_AT_ONCE: usize = 1024;
 
 pub(crate) enum BeingWritten {
     Inner(Arc<Inner>),
@@ -142,7 +149,26 @@ impl LeftBehind {
         if let Some(last) = &mut self.checkpoint {
             *last = epoch;
         }
-        (std::mem::take(&mut self.slots), std::mem::take(&mut self.being_written))
+        let mut written = std::mem::take(&mut self.being_written);
+        written.extend(self.was_written.drain(..));
+        (std::mem::take(&mut self.slots), written)
+    }
+
+    /// The checkpoint has ended.
+    fn end_checkpoint(&mut self) {
+        self.checkpoint = None;
+        assert!(self.was_written.is_empty(), "a checkpoint takes in what the one before it had");
+        self.was_written = std::mem::take(&mut self.being_written).into();
+        self.settle_some(WRITTEN_AT_ONCE);
+    }
+
+    /// Notes the slots of some of what the last checkpoint had in its hands; false if there was nothing.
+    pub(crate) fn settle_some(&mut self, count: usize) -> bool {
+        let any = !self.was_written.is_empty();
+        let end = self.was_written.len().min(count);
+        let locations = self.was_written.drain(..end).filter_map(|written| written.location());
+        self.slots.extend(locations.map(|location| location.slot));
+        any
     }
 
     fn note(&mut self, born: Epoch, what: BeingWritten) {
@@ -423,14 +449,9 @@ impl PageMap {
         Ok(entry.warm_bytes().expect("in memory, and only the owner evicts"))
     }
 
-    /// Versions that the live map left behind before anything wrote them, and that snapshots keep in memory.
-    pub(crate) fn take_unwritten_of_snapshots(&mut self) -> Vec<Arc<PageVersion>> {
-        let unwritten = self.retired.take_unwritten().into_iter();
-        // A branch that was adopted may have brought one back.
-        unwritten
-            .filter(|(no, version)| !self.has_version(*no, version))
-            .map(|(_, version)| version)
-            .collect()
+    /// Versions that the live map left behind before anything wrote them, and that snapshots may keep in memory.
+    pub(crate) fn take_unwritten_of_snapshots(&mut self) -> WeakVersions {
+        self.retired.take_unwritten()
     }
 
     /// Counts as changed what lies in the file from slot `from` on, so that the next checkpoint writes it elsewhere: map nodes,
@@ -486,6 +507,7 @@ impl PageMap {
         Behind {
             switches: std::mem::take(&mut self.switches),
             slots: std::mem::take(&mut self.left_behind.slots),
+            was_written: std::mem::take(&mut self.left_behind.was_written),
             released: self.shared.take_released(),
         }
     }
@@ -504,9 +526,16 @@ impl PageMap {
         self.left_behind.checkpoint.is_some()
     }
 
-    /// The checkpoint has published its locations, or has given up; either way it publishes none from here on.
-    /// `of_branch` are pages of a branch that it was to write and did not; `left` is what a switch before it left to snapshots.
-    pub(crate) fn end_checkpoint(&mut self, published: bool, of_branch: OfBranch, left: Left) {
+    /// The checkpoint has published its locations, or has given up; either way it publishes none from here on. `of_snapshots` and
+    /// `of_branch` are pages that only snapshots or a branch have, and that it was to write and did not; `left` is what a switch before it
+    /// left to snapshots.
+    pub(crate) fn end_checkpoint(
+        &mut self,
+        published: bool,
+        of_snapshots: WeakVersions,
+        of_branch: OfBranch,
+        left: Left,
+    ) {
         self.retired.take_in(left);
         let OfBranch { forked, mut versions } = of_branch;
         if let Some(branch) = &mut self.branch {
@@ -518,11 +547,9 @@ impl PageMap {
         let begun = std::mem::take(&mut self.changed_being_written);
         if !published {
             self.current.changed += begun;
-            self.retired.count_unwritten();
+            self.retired.put_unwritten_back(of_snapshots);
         }
-        self.left_behind.checkpoint = None;
-        let written = std::mem::take(&mut self.left_behind.being_written);
-        self.left_behind.slots.extend(written.iter().filter_map(|w| w.location()).map(|l| l.slot));
+        self.left_behind.end_checkpoint();
     }
 
     #[cold]

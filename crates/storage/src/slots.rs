@@ -392,7 +392,10 @@ impl Slots {
         }
         self.allocated.clear();
         self.adopted.clear();
-        self.snapshot_only.extend(self.allocated_for_snapshots.drain(..));
+        for (i, slot) in self.allocated_for_snapshots.drain(..).enumerate() {
+            yield_every(i).await;
+            self.snapshot_only.insert(slot);
+        }
         assert_eq!(free_set.len(), next.len(), "the set describes just the file's slots");
         self.durable = next.used;
         self.free_set = free_set;

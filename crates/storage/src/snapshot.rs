@@ -34,6 +34,12 @@ impl Snapshot {
         self.root.find(self.height, no)
     }
 
+    /// Whether it has this version of page `no`.
+    pub(crate) fn has_version(&self, no: PageNo, version: &PageVersion) -> bool {
+        let here = self.entry(no).and_then(|entry| entry.version.as_deref());
+        here.is_some_and(|here| std::ptr::eq(here, version))
+    }
+
     fn version(&self, no: PageNo) -> Result<&PageVersion, PageFault> {
         let entry = self.entry(no);
         entry.and_then(|entry| entry.version.as_deref()).ok_or_else(|| fault_of(entry, no))

@@ -47,25 +47,52 @@ impl Default for Hand {
     }
 }
 
+/// Versions that others may hold, by page.
+pub(crate) type WeakVersions = Vec<(PageNo, Weak<PageVersion>)>;
+
 /// Versions that the live map left behind while a snapshot held them.
 #[derive(Default)]
 pub(crate) struct Retired {
-    versions: Vec<(PageNo, Weak<PageVersion>)>,
+    versions: Thinned,
     hand: usize,
-    /// How many only memory has, at most: some may be gone, or written by a checkpoint that was under way.
-    unwritten: u64,
-    /// Length at which those that are gone are taken out.
-    prune_at: usize,
+    /// Of those left behind since the last checkpoint began, the ones that only memory had then: some may have been written by a
+    /// checkpoint that was under way.
+    unwritten: Thinned,
 }
 
-/// Shortest list that is pruned.
-const PRUNE_AT_MIN: usize = 1024;
+/// Versions that leave the list one after the other once they are gone, so that it has few more than there are.
+#[derive(Default)]
+struct Thinned {
+    list: WeakVersions,
+    /// The one that is looked at next.
+    look_at: usize,
+}
+
+/// Versions looked at for each that is added: a lap ends before the list has half as many more.
+const LOOKS_A_PUSH: usize = 2;
+
+impl Thinned {
+    fn push(&mut self, no: PageNo, version: Weak<PageVersion>) {
+        for _ in 0..LOOKS_A_PUSH {
+            match self.list.get(self.look_at) {
+                None => self.look_at = 0,
+                Some((_, version)) if version.strong_count() == 0 => {
+                    drop(self.list.swap_remove(self.look_at))
+                }
+                Some(_) => self.look_at += 1,
+            }
+        }
+        self.list.push((no, version));
+    }
+}
 
 impl Retired {
     pub(crate) fn add(&mut self, no: PageNo, version: &Arc<PageVersion>) {
         if Arc::strong_count(version) > 1 {
-            self.unwritten += u64::from(version.location().is_none());
-            self.push(no, Arc::downgrade(version));
+            if version.location().is_none() {
+                self.unwritten.push(no, Arc::downgrade(version));
+            }
+            self.versions.push(no, Arc::downgrade(version));
         }
     }
 
@@ -78,50 +105,38 @@ impl Retired {
         }
     }
 
-    fn push(&mut self, no: PageNo, version: Weak<PageVersion>) {
-        if self.versions.len() >= self.prune_at.max(PRUNE_AT_MIN) {
-            self.versions.retain(|(_, version)| version.strong_count() > 0);
-            self.prune_at = self.versions.len() * 2;
-        }
-        self.versions.push((no, version));
-    }
-
     /// At most so many are in memory only.
     pub(crate) fn unwritten_max(&self) -> u64 {
-        self.unwritten
+        self.unwritten.list.len() as u64
     }
 
-    /// Those that only memory has, to be written by a checkpoint that begins.
-    pub(crate) fn take_unwritten(&mut self) -> Vec<(PageNo, Arc<PageVersion>)> {
-        self.unwritten = 0;
-        self.unwritten_versions().collect()
+    /// Those that only memory had, to be written by a checkpoint that begins, if there are any left by then.
+    pub(crate) fn take_unwritten(&mut self) -> WeakVersions {
+        self.unwritten.look_at = 0;
+        std::mem::take(&mut self.unwritten.list)
     }
 
     /// The checkpoint that took them was given up.
-    pub(crate) fn count_unwritten(&mut self) {
-        self.unwritten = self.unwritten_versions().count() as u64;
-    }
-
-    fn unwritten_versions(&self) -> impl Iterator<Item = (PageNo, Arc<PageVersion>)> + '_ {
-        let versions = self.versions.iter().filter_map(|(no, version)| Some((*no, version.upgrade()?)));
-        versions.filter(|(_, version)| version.location().is_none())
+    pub(crate) fn put_unwritten_back(&mut self, mut taken: WeakVersions) {
+        taken.append(&mut self.unwritten.list);
+        self.unwritten.list = taken;
     }
 
     /// The next few versions that are still there, and whether they are the last.
     fn step(&mut self) -> (Vec<(PageNo, Arc<PageVersion>)>, bool) {
-        let mut found = Vec::new();
-        while found.len() < RETIRED_A_STEP && self.hand < self.versions.len() {
-            match self.versions[self.hand].1.upgrade() {
+        let (mut found, versions) = (Vec::new(), &mut self.versions.list);
+        while found.len() < RETIRED_A_STEP && self.hand < versions.len() {
+            match versions[self.hand].1.upgrade() {
                 Some(version) => {
-                    found.push((self.versions[self.hand].0, version));
+                    found.push((versions[self.hand].0, version));
                     self.hand += 1;
                 }
                 None => {
-                    self.versions.swap_remove(self.hand);
+                    versions.swap_remove(self.hand);
                 }
             }
         }
-        let ended = self.hand >= self.versions.len();
+        let ended = self.hand >= versions.len();
         if ended {
             self.hand = 0;
         }
@@ -298,5 +313,26 @@ impl PageMap {
 
     fn is_held(&self, no: PageNo) -> bool {
         !self.held.is_empty() && self.held.contains_key(&no)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+    use crate::version::MapShared;
+
+    #[test]
+    fn a_list_has_few_versions_that_are_gone() {
+        let shared = MapShared::new(None);
+        let made = (0..100).map(|_| Arc::new(PageVersion::resident(Frame::zeroed(), &shared)));
+        let kept: Vec<_> = made.collect();
+        let mut thinned = Thinned::default();
+        for no in 0..10_000_u32 {
+            let version = if no < 100 { Arc::downgrade(&kept[no as usize]) } else { Weak::new() };
+            thinned.push(PageNo(no), version);
+        }
+        let there = thinned.list.iter().filter(|(_, version)| version.strong_count() > 0).count();
+        assert!(there == 100 && thinned.list.len() < 220, "{there} of {}", thinned.list.len());
     }
 }

@@ -1,5 +1,9 @@
 //! What branches replaced leaves memory without a checkpoint.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
 use env::block_on;
 
 use super::fixture::*;
@@ -88,4 +92,49 @@ fn pages_of_a_branch_are_written_once_whatever_becomes_of_it_while_a_checkpoint_
         store.verify();
         store.reopen().check();
     }
+}
+
+#[test]
+fn what_was_changed_during_a_checkpoint_goes_little_by_little() {
+    const PAGES: u64 = 5000;
+    let mut store = Store::create();
+    let pages: Vec<_> = (0..PAGES).map(|value| store.allocate(value)).collect();
+    store.checkpoint();
+    let shared = Arc::clone(&store.map.shared);
+    pages.iter().for_each(|no| store.write(*no, 1_000));
+    let mut checkpoint = store.begin();
+    let model = store.model.clone();
+    block_on(&store.env, checkpoint.write()).expect("the disk works");
+    pages.iter().for_each(|no| store.write(*no, 2_000));
+    assert!(shared.versions() >= 2 * PAGES);
+    let mut most = 0;
+    {
+        let mut publish = pin!(checkpoint.publish());
+        let published = poll_fn(|cx| {
+            let before = shared.versions();
+            let polled = publish.as_mut().poll(cx);
+            most = most.max(before - shared.versions());
+            polled
+        });
+        block_on(&store.env, published).expect("the disk works");
+    }
+    store.durable.insert(store.commit, model);
+    let mut before = shared.versions();
+    assert!(checkpoint.finish(&mut store.map, &mut store.file));
+    loop {
+        most = most.max(before - shared.versions());
+        before = shared.versions();
+        let has_more = store.map.reclaim_discarded();
+        if !has_more && before == shared.versions() {
+            break;
+        }
+    }
+    assert_eq!(shared.versions(), PAGES);
+    assert!(most <= 1024, "{most} pages in a turn");
+    store.verify();
+    store.checkpoint();
+    store.checkpoint();
+    assert_eq!(store.file.used().expect("no checkpoint runs").1.0, 0);
+    store.verify();
+    store.reopen().check();
 }
