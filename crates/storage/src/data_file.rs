@@ -13,6 +13,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of, page_of};
+use crate::free_pages::PageNumbers;
 use crate::node_page::{NodeIdentity, Pointer, decode_node};
 use crate::radix::{Entry, Inner, Leaf, Link, shift_of};
 use crate::slots::{SLOTS_PER_SET_PAGE, SlotSet, Slots};
@@ -85,7 +86,7 @@ impl DataFile {
             env.disk.sync_dir(dir).map_err(failed("syncing the directory"))?;
         }
         let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
-        let map = PageMap::from_parts(Link::Empty, 0, Epoch(0), MapShared::new(Some(Arc::clone(&reader))));
+        let map = PageMap::of_no_pages(MapShared::new(Some(Arc::clone(&reader))));
         let slots = Some(Slots::new(SUPERBLOCKS + 1, used, free_set));
         let (generation, root_commit) = (u64::from(SUPERBLOCKS) - 1, CommitNo(0));
         Ok((DataFile { reader, slots, generation, root_commit }, map))
@@ -150,13 +151,13 @@ impl DataFile {
             return Err(Corrupt::at(path, at, what, slot.into(), superblock.slot_count.into()).into());
         }
         let shared = MapShared::new(Some(Arc::clone(&reader)));
-        let root = read_map(&reader, &superblock, &shared).await?;
+        let (root, numbers) = read_map(&reader, &superblock, &shared).await?;
         if other != Other::SameRoot && mode != OpenMode::Read {
             // The log behind this root may go once its commit is told: then the other superblock must not stand alone.
             superblock.generation += 1;
             write_superblock(&reader, &superblock).await?;
         }
-        let map = PageMap::from_parts(root, superblock.map_height, superblock.epoch, shared);
+        let map = PageMap::from_parts(root, superblock.map_height, superblock.epoch, shared, numbers);
         let mut slots = Slots::new(superblock.slot_count, used, superblock.free_set);
         // A checkpoint that was given up may have made the file longer, or the end before it was cut.
         slots.note_len(len);
@@ -344,13 +345,14 @@ async fn read_node(reader: &FileReader, at: NodeAt, slot_count: u32) -> Result<N
     Ok(NodeRead { at, pointers })
 }
 
-/// Reads all map nodes, a level at a time from the root, then puts them together from the leaves.
+/// Reads all map nodes, a level at a time from the root, then puts them together from the leaves. Says which pages there are.
 async fn read_map(
     reader: &FileReader,
     superblock: &Superblock,
     shared: &Arc<MapShared>,
-) -> Result<Link, FileError> {
-    let Some(location) = superblock.map_root else { return Ok(Link::Empty) };
+) -> Result<(Link, PageNumbers), FileError> {
+    let mut numbers = PageNumbers::new();
+    let Some(location) = superblock.map_root else { return Ok((Link::Empty, numbers)) };
     let (tenant, height) = (superblock.tenant, superblock.map_height);
     let identity = NodeIdentity { tenant, height, first_page: PageNo(0) };
     let mut wanted = vec![NodeAt { pointer: Pointer { location, born: superblock.epoch }, identity }];
@@ -374,11 +376,17 @@ async fn read_map(
             if i % NODES_A_TURN == NODES_A_TURN - 1 {
                 yield_now().await;
             }
+            let NodeIdentity { height, first_page, .. } = node.at.identity;
+            if height == 0 {
+                // A level is in the order of its pages.
+                let pages = node.pointers.iter().map(|(index, _)| PageNo(first_page.0 + *index as u32));
+                pages.for_each(|no| numbers.note(no));
+            }
             below.push(assemble(node, &mut kids, shared));
         }
         assert!(kids.next().is_none(), "every node has one parent");
     }
-    Ok(below.pop().expect("one root"))
+    Ok((below.pop().expect("one root"), numbers))
 }
 
 fn children_of(node: &NodeRead, tenant: TenantId, height: u32) -> impl Iterator<Item = NodeAt> + '_ {

@@ -14,6 +14,7 @@ mod file_error;
 mod file_reader;
 mod frame;
 mod frame_stock;
+mod free_pages;
 mod image;
 mod map;
 mod memory_budget;

@@ -18,6 +18,7 @@ use crate::branch::{Behind, Branch, Discarded, Left, OfBranch, Switch};
 use crate::file_error::FileError;
 use crate::file_reader::{LoadedPage, PageRun};
 use crate::frame::Frame;
+use crate::free_pages::{FreePages, PageNumbers};
 use crate::memory_budget::{MemoryBudget, PageTally};
 use crate::metering::Metering;
 use crate::radix::{Entry, FANOUT, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
@@ -220,20 +221,25 @@ impl Leaving<'_> {
 impl PageMap {
     /// A map without pages that lives in memory only.
     pub fn new_empty() -> PageMap {
-        PageMap::from_parts(Link::Empty, 0, Epoch(0), MapShared::new(None))
+        PageMap::of_no_pages(MapShared::new(None))
     }
 
-    /// The map of the tree under `root`, whose changes are of epoch `epoch` or older.
-    pub(crate) fn from_parts(root: Link, height: u32, epoch: Epoch, shared: Arc<MapShared>) -> PageMap {
-        let mut free_pages = Vec::new();
-        let mut page_limit = 1;
-        let mut pages = 0;
-        root.for_each(height, 0, &mut |no, _| {
-            free_pages.extend((page_limit..no.0).map(PageNo));
-            page_limit = no.0 + 1;
-            pages += 1;
-        });
-        free_pages.reverse();
+    /// A map without pages.
+    pub(crate) fn of_no_pages(shared: Arc<MapShared>) -> PageMap {
+        PageMap::from_parts(Link::Empty, 0, Epoch(0), shared, PageNumbers::new())
+    }
+
+    /// The map of the tree under `root`, whose changes are of epoch `epoch` or older, and whose pages have these `numbers`.
+    pub(crate) fn from_parts(
+        root: Link,
+        height: u32,
+        epoch: Epoch,
+        shared: Arc<MapShared>,
+        numbers: PageNumbers,
+    ) -> PageMap {
+        let PageNumbers { limit: page_limit, pages, free } = numbers;
+        let mut free_pages = FreePages::new(&shared);
+        free.into_iter().rev().for_each(|run| free_pages.push_run(run));
         let left_behind = LeftBehind::default();
         PageMap {
             current: Side { root, height, epoch: epoch.next(), page_limit, free_pages, pages, changed: 0 },

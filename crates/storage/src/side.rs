@@ -2,6 +2,7 @@
 
 use base::{Epoch, PageNo};
 
+use crate::free_pages::FreePages;
 use crate::radix::{Entry, Link};
 
 /// A [`crate::PageMap`] has one, and with a branch a second.
@@ -14,7 +15,7 @@ pub(crate) struct Side {
     pub(crate) epoch: Epoch,
     /// Every page number in use is below; 0 is never used.
     pub(crate) page_limit: u32,
-    pub(crate) free_pages: Vec<PageNo>,
+    pub(crate) free_pages: FreePages,
     pub(crate) pages: u64,
     /// Pages made or changed since the last checkpoint began, or since the branch was made.
     pub(crate) changed: u64,
