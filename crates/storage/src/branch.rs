@@ -157,6 +157,18 @@ impl PageMap {
         self.discarded.take_in(unwritten);
     }
 
+    /// Lets go of one of the map's snapshots that nobody else has. What it alone kept goes with [`PageMap::reclaim_discarded`] if snapshots
+    /// keep more than a turn may free.
+    ///
+    /// # Panics
+    /// If it is another map's.
+    pub fn let_go(&mut self, snapshot: Snapshot) {
+        assert!(self.is_origin_of(&snapshot), "a snapshot is given back to its own home");
+        if self.retained_pages() > VERSIONS_AT_ONCE as u64 {
+            self.discarded.add(snapshot);
+        }
+    }
+
     /// Frees some of what states that were given up hold, some 50 us of work; true if there is more.
     pub fn reclaim_discarded(&mut self) -> bool {
         for _ in 0..DISCARDED_A_STEP {

@@ -545,7 +545,8 @@ impl Tenant {
             self.locks.release(txn.session, tag, *modes);
         }
         if txn.frozen.is_some() {
-            self.snapshots.remove(&txn.id);
+            let frozen = self.snapshots.remove(&txn.id);
+            frozen.into_iter().for_each(|frozen| self.let_go(frozen));
             self.history.end();
         }
         self.open_transactions -= 1;

@@ -82,6 +82,13 @@ impl Tenant {
     }
 }
 
+impl Tenant {
+    /// Ends a copy of this tenant whose images are gone. What it kept goes bit by bit, with [`Tenant::reclaim`].
+    pub fn end_copy(&mut self, copy: TenantCopy) {
+        self.let_go(copy.frozen);
+    }
+}
+
 impl Description {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(DESCRIPTION_VERSION);

@@ -566,6 +566,13 @@ impl Tenant {
         }
     }
 
+    /// Somebody at home reads it no more.
+    pub(crate) fn let_go(&mut self, frozen: Arc<Frozen>) {
+        if let Some(frozen) = Arc::into_inner(frozen) {
+            self.pages.let_go(frozen.pages);
+        }
+    }
+
     /// Snapshots taken from here on are new ones: pages changed without a commit.
     pub(crate) fn forget_frozen(&mut self) {
         self.newest_frozen = Weak::new();

@@ -109,6 +109,8 @@ async fn send(
         }
     }
     drop(image);
+    // If the tenant is not another opening's by now: what the copy kept is much where it took long.
+    let _ = home.with_opening(incarnation, |home| home.tenant.end_copy(copy));
     drop(copying);
     Ok(())
 }

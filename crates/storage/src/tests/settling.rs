@@ -95,6 +95,29 @@ fn pages_of_a_branch_are_written_once_whatever_becomes_of_it_while_a_checkpoint_
 }
 
 #[test]
+fn a_snapshot_that_kept_much_goes_little_by_little() {
+    for (count, at_once) in [(500, true), (5000, false)] {
+        let mut store = Store::create();
+        let pages: Vec<_> = (0..count).map(|value| store.allocate(value)).collect();
+        let snapshot = store.map.snapshot();
+        pages.iter().for_each(|no| store.write(*no, 1_000));
+        assert_eq!(store.map.retained_pages(), count);
+        store.map.let_go(snapshot);
+        assert_eq!(store.map.retained_pages(), if at_once { 0 } else { count });
+        loop {
+            let before = store.map.retained_pages();
+            let has_more = store.map.reclaim_discarded();
+            assert!(before - store.map.retained_pages() <= 1024);
+            if !has_more {
+                break;
+            }
+        }
+        assert_eq!(store.map.retained_pages(), 0);
+        store.check();
+    }
+}
+
+#[test]
 fn what_was_changed_during_a_checkpoint_goes_little_by_little() {
     const PAGES: u64 = 5000;
     let mut store = Store::create();
