@@ -161,8 +161,13 @@ impl Binder<'_> {
         if grouping.sets.len() == 1 {
             self.add_dependent_keys(&level, &mut grouping);
         }
-        let mut after =
-            Regroup { level: &level, keys: &grouping.keys, calls: &mut calls, synthetic: Vec::new() };
+        let mut after = Regroup {
+            level: &level,
+            keys: &grouping.keys,
+            calls: &mut calls,
+            synthetic: Vec::new(),
+            ungrouped: Vec::new(),
+        };
         exprs.for_each_mut(&mut |e| after.rewrite(e))?;
         let mut new_windows = windows;
         for call in &mut new_windows {
@@ -451,6 +456,8 @@ struct Regroup<'x> {
     calls: &'x mut Vec<AggregateCall>,
     /// The synthetics of the new level: the old ones' numbers stay theirs.
     synthetic: Vec<crate::relation::SyntheticColumn>,
+    /// Those of them that only arguments of aggregates may name, and why.
+    ungrouped: Vec<(usize, SqlError)>,
 }
 
 impl Regroup<'_> {
@@ -465,8 +472,9 @@ impl Regroup<'_> {
                         // A call inside an aggregate's argument is over the input and stays so.
                         outside = outside.and(self.replace(arg));
                     }
-                    if outside.is_ok() {
-                        self.synthetic[number].what = Synthetic::Catalog { function, args };
+                    match outside {
+                        Ok(()) => self.synthetic[number].what = Synthetic::Catalog { function, args },
+                        Err(error) => self.ungrouped.push((number, error)),
                     }
                 }
             }
@@ -494,7 +502,11 @@ impl Regroup<'_> {
                 *expr = BoundExpr::column(self.keys.len() + at, expr.ty, expr.typmod);
                 Ok(())
             }
-            ExprKind::Column(index) if *index < SYNTHETIC => {
+            ExprKind::Column(index) if *index >= SYNTHETIC => {
+                let ungrouped = self.ungrouped.iter().find(|(number, _)| SYNTHETIC + number == *index);
+                ungrouped.map_or(Ok(()), |(_, error)| Err(error.clone()))
+            }
+            ExprKind::Column(index) => {
                 let column = &self.level.columns[*index];
                 let name = match &column.table {
                     Some(table) => format!("{table}.{}", column.name),

@@ -100,11 +100,16 @@ impl Level {
         })
     }
 
-    /// A new synthetic; answers the identifier that stands for it.
+    /// Answers the identifier that stands for a synthetic. Equal ones are one, as what is grouped by is found again where it is repeated.
     pub(crate) fn add(&self, what: Synthetic, ty: PgType) -> String {
         let mut all = self.synthetic.borrow_mut();
-        all.push(SyntheticColumn { what, ty });
-        format!("{SYNTHETIC_PREFIX}{}", all.len() - 1)
+        let one = SyntheticColumn { what, ty };
+        let known = all.iter().position(|known| *known == one);
+        let number = known.unwrap_or(all.len());
+        if known.is_none() {
+            all.push(one);
+        }
+        format!("{SYNTHETIC_PREFIX}{number}")
     }
 
     pub(crate) fn synthetic(&self, index: usize) -> SyntheticColumn {

@@ -314,3 +314,4 @@ select id, sum(s) over (order by id rows between current row and 2 following) fr
 select id, lag(id, -3) over (order by id rows between unbounded preceding and current row) from parent order by id limit 3;
 select k, l, count(*) from (select g / 5000 as k, g % 2 as l from generate_series(1, 19999) as g order by 1) s group by k, rollup (l) order by k, l;
 select k, l, count(*), grouping(l) from (select g / 5000 as k, g % 2 as l from generate_series(1, 19999) as g order by 1) s group by grouping sets ((k, l), (k)) order by k, l;
+select pg_get_userbyid(relowner) || '', count(*) > 0 from pg_class where relname = 'pg_class' group by pg_get_userbyid(relowner);
