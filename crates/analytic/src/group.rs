@@ -35,6 +35,10 @@ pub(crate) struct Grouping {
 }
 
 impl Grouping {
+    pub(crate) fn keys(&self) -> &[BoundExpr] {
+        &self.keys
+    }
+
     fn key(&mut self, expr: BoundExpr) -> usize {
         match self.keys.iter().position(|known| *known == expr) {
             Some(at) => at,

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
-use sql::expr::{Aggregates, BoundExpr, Scope, bind_expr, coerce, fold_ident};
+use sql::expr::{Aggregates, BoundExpr, Scope, Volatility, bind_expr, coerce, fold_ident};
 use sqlparser::ast::{self, VisitMut, VisitorMut};
 use types::{CastContext, ElementType, PgType, TypeMod};
 
@@ -188,8 +188,14 @@ impl Visitor<'_, '_, '_> {
                 return Ok(None);
             };
             let ty = call.series.element();
-            let number = self.place.series.borrow().len();
-            self.place.series.borrow_mut().push((call, bound));
+            let mut series = self.place.series.borrow_mut();
+            let is_volatile = |arg: &BoundExpr| arg.volatility() == Volatility::Volatile;
+            let call = (call, bound);
+            let known = series.iter().position(|known| *known == call && !known.1.iter().any(is_volatile));
+            let number = known.unwrap_or(series.len());
+            if known.is_none() {
+                series.push(call);
+            }
             return Ok(Some(self.stand_in(Synthetic::Series(number), ty)));
         }
         Ok(None)

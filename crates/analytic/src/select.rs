@@ -12,7 +12,8 @@ use types::TypeMod;
 
 use crate::binder::Binder;
 use crate::error::Planned;
-use crate::expand::Expand;
+use crate::expand::{Expand, SeriesCall};
+use crate::group::Grouping;
 use crate::in_order::sorted;
 use crate::prepare::Place;
 use crate::query::{in_parentheses, ordinal, sort};
@@ -92,6 +93,9 @@ impl Binder<'_> {
         let group = self.group_by(&select.group_by, &items, &place)?;
 
         let mut stage = Stage { plan: input.plan, place };
+        if let Some(grouping) = &group {
+            self.expand_keys(&mut stage, grouping)?;
+        }
         let mut exprs = Exprs { items, sorts, having, distinct_on };
         let grouped = group.is_some()
             || exprs.having.is_some()
@@ -359,13 +363,74 @@ impl Binder<'_> {
             }
         }
         let series = place.series.borrow();
-        if series.is_empty() {
+        let results = self.expand(translator, &series)?;
+        for (number, synthetic) in place.level.synthetic.borrow().iter().enumerate() {
+            if let Synthetic::Series(at) = synthetic.what {
+                translator.computed.push((number, results[at].1.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Set-returning functions that are grouped by make the rows that are grouped; all others repeat those of the groups.
+    fn expand_keys(&self, stage: &mut Stage<'_>, grouping: &Grouping) -> SqlResult<()> {
+        use crate::relation::Synthetic;
+        let level = Arc::clone(&stage.place.level);
+        let mut wanted = Vec::new();
+        for key in grouping.keys() {
+            key.walk(&mut |node| {
+                if let Some(index) = node.as_column().filter(|index| *index >= SYNTHETIC)
+                    && let Synthetic::Series(at) = level.synthetic(index).what
+                    && !wanted.contains(&at)
+                {
+                    wanted.push(at);
+                }
+                true
+            });
+        }
+        if wanted.is_empty() {
             return Ok(());
         }
+        let (mut calls, mut others) = (Vec::new(), Vec::new());
+        let mut places = Vec::new();
+        for (at, call) in stage.place.series.take().into_iter().enumerate() {
+            let list = if wanted.contains(&at) { &mut calls } else { &mut others };
+            places.push(list.len());
+            list.push(call);
+        }
+        if calls.iter().any(|(_, args)| args.iter().any(BoundExpr::contains_aggregate)) {
+            let message = "aggregate functions are not allowed in GROUP BY";
+            return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
+        }
+        let below = std::mem::replace(&mut stage.plan, crate::binder::empty());
+        let mut translator = Translator::new(self, below, Arc::clone(&level));
+        let results = self.within(&level, || self.expand(&mut translator, &calls))?;
+        stage.plan = translator.plan;
+        stage.place.series.replace(others);
+        for one in level.synthetic.borrow_mut().iter_mut() {
+            if let Synthetic::Series(at) = one.what {
+                one.what = match wanted.contains(&at) {
+                    true => Synthetic::Computed(results[places[at]].0.clone()),
+                    false => Synthetic::Series(places[at]),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Repeats the rows of `translator`'s plan for what the functions yield; answers the columns of that.
+    fn expand(
+        &self,
+        translator: &mut Translator<'_, '_>,
+        series: &[(SeriesCall, Vec<BoundExpr>)],
+    ) -> SqlResult<Vec<(String, Typed)>> {
         let mut exprs = Vec::new();
         let mut calls = Vec::new();
         let mut results: Vec<(String, Typed)> = Vec::new();
-        for (call, args) in series.iter() {
+        if series.is_empty() {
+            return Ok(results);
+        }
+        for (call, args) in series {
             for arg in args {
                 exprs.push(translator.translate(arg)?.expr);
             }
@@ -390,12 +455,7 @@ impl Binder<'_> {
             shared: Arc::clone(&self.shared),
         };
         translator.plan = node.into();
-        for (number, synthetic) in place.level.synthetic.borrow().iter().enumerate() {
-            if let Synthetic::Series(at) = synthetic.what {
-                translator.computed.push((number, results[at].1.clone()));
-            }
-        }
-        Ok(())
+        Ok(results)
     }
 }
 

@@ -315,3 +315,8 @@ select id, lag(id, -3) over (order by id rows between unbounded preceding and cu
 select k, l, count(*) from (select g / 5000 as k, g % 2 as l from generate_series(1, 19999) as g order by 1) s group by k, rollup (l) order by k, l;
 select k, l, count(*), grouping(l) from (select g / 5000 as k, g % 2 as l from generate_series(1, 19999) as g order by 1) s group by grouping sets ((k, l), (k)) order by k, l;
 select pg_get_userbyid(relowner) || '', count(*) > 0 from pg_class where relname = 'pg_class' group by pg_get_userbyid(relowner);
+select unnest(tags) as t, count(*) from child where id < 9 group by t order by t;
+select unnest(tags), count(*) from child where id < 9 group by 1 order by 2 desc, 1;
+select upper(unnest(tags)) as t, sum(id) from child where id < 9 group by unnest(tags), upper(unnest(tags)) order by 1;
+select unnest(tags) as t, count(*) from child where id < 9 group by rollup (t) order by t;
+select generate_series(1, id) as g, count(*), max(name) from parent where id < 4 group by g order by g;
