@@ -245,16 +245,6 @@ impl<'a> Binder<'a> {
         Ok(CommonRows::reader(&rows))
     }
 
-    /// Binds a query that stands inside another: `outer` is the scope of its immediate outer level.
-    pub(crate) fn nested(
-        &self,
-        query: &ast::Query,
-        outer: &dyn Scope,
-    ) -> SqlResult<(Relation, bool, Vec<(usize, RelColumn)>)> {
-        let ((relation, single_row), uses) = self.noting_uses(|| self.query(query, Some(outer)))?;
-        Ok((relation, single_row, uses))
-    }
-
     /// A node that runs `subplan` for each row of `input`. The column of its answer is the last.
     pub(crate) fn apply_node(
         &self,

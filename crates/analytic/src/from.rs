@@ -79,7 +79,7 @@ impl Binder<'_> {
     ) -> SqlResult<Relation> {
         let Some(left) = left else { return self.factor(factor, outer) };
         if may_look_left(factor) {
-            return self.lateral(left, factor, outer, false);
+            return self.lateral(left, factor, outer, false, None);
         }
         beside_each_other(left, self.factor(factor, outer)?)
     }
@@ -129,33 +129,37 @@ impl Binder<'_> {
         }
     }
 
-    /// `factor` evaluated for each row of `left`.
+    /// `factor` evaluated for each row of `left`, of its rows those for which `condition` is true. With `keep` a row of `left` without any has one of NULLs.
     fn lateral(
         &self,
         left: Relation,
         factor: &ast::TableFactor,
         outer: Option<&dyn Scope>,
         keep: bool,
+        condition: Option<&ast::Expr>,
     ) -> SqlResult<Relation> {
         if function_of(factor).is_some() && !keep {
             return self.function_table(left, factor, outer);
         }
         let level = Level::of(&left);
         let scope = LevelScope { level: &level, outer };
-        let (mut right, plan) = self.within(&level, || {
-            let (right, uses) = match factor {
-                ast::TableFactor::Derived { subquery, .. } => {
-                    let (relation, _, uses) = self.nested(subquery, &scope)?;
-                    (relation, uses)
-                }
-                _ => {
+        let (right, plan) = self.within(&level, || {
+            let (right, uses) = self.noting_uses(|| {
+                let (right, _) = match factor {
+                    ast::TableFactor::Derived { subquery, .. } => self.query(subquery, Some(&scope))?,
                     // A function: as a query of its own, so that it may look out.
-                    let query = function_query(factor)?;
-                    let (relation, _, uses) = self.nested(&query, &scope)?;
-                    (relation, uses)
+                    _ => self.query(&function_query(factor)?, Some(&scope))?,
+                };
+                let mut right = self.rename_columns(right)?;
+                match alias_of(factor) {
+                    Some(alias) => apply_alias(&mut right, alias)?,
+                    None => rename(&mut right, "unnamed_subquery", &[])?,
                 }
-            };
-            let right = self.rename_columns(right)?;
+                match condition {
+                    Some(condition) => self.filter(right, condition, Some(&scope), "JOIN/ON"),
+                    None => Ok(right),
+                }
+            })?;
             let kind = ApplyKind::Lateral { left: keep };
             if uses.is_empty() && !keep {
                 let plan = LogicalPlanBuilder::from(left.plan.clone())
@@ -168,15 +172,17 @@ impl Binder<'_> {
                 self.apply_node(left.plan.clone(), right.plan.clone(), kind, &uses, Vec::new(), None)?;
             Ok((right, plan))
         })?;
-        match alias_of(factor) {
-            Some(alias) => apply_alias(&mut right, alias)?,
-            None => rename(&mut right, "unnamed_subquery", &[])?,
-        }
         check_alias(&left, &right)?;
         if keep {
             self.note_outer_joined(&right);
         }
-        Ok(concat(plan, left, right))
+        let both = concat(plan, left, right);
+        if let Some(condition) = condition {
+            // A name that both sides have is refused.
+            let place = Place::new(Level::of(&both), outer);
+            self.condition(condition, &place, Aggregates::Forbidden("JOIN conditions"), "JOIN/ON")?;
+        }
+        Ok(both)
     }
 
     /// A table, view, common table or system table by name.
@@ -565,9 +571,11 @@ impl Binder<'_> {
         };
         let always = matches!(condition, ast::Expr::Value(v) if v.value == ast::Value::Boolean(true));
         match kind {
-            JoinType::Left if always => self.lateral(left, &join.relation, outer, true),
+            JoinType::Left => {
+                self.lateral(left, &join.relation, outer, true, Some(condition).filter(|_| !always))
+            }
             JoinType::Inner => {
-                let relation = self.lateral(left, &join.relation, outer, false)?;
+                let relation = self.lateral(left, &join.relation, outer, false, None)?;
                 if always { Ok(relation) } else { self.filter(relation, condition, outer, "JOIN/ON") }
             }
             _ => Err(SqlError::unsupported("this kind of lateral join")),

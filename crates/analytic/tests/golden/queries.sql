@@ -320,3 +320,6 @@ select unnest(tags), count(*) from child where id < 9 group by 1 order by 2 desc
 select upper(unnest(tags)) as t, sum(id) from child where id < 9 group by unnest(tags), upper(unnest(tags)) order by 1;
 select unnest(tags) as t, count(*) from child where id < 9 group by rollup (t) order by t;
 select generate_series(1, id) as g, count(*), max(name) from parent where id < 4 group by g order by g;
+select p.id, x.tag, x.n from parent p left join lateral (select tag, c.id as n from child c where c.parent_id = p.id order by c.id limit 3) x on x.n > 20 and p.id % 2 = 0 where p.id < 9 order by 1, 3;
+select p.id, x.n from parent p left join lateral (select count(*) as n from child c where c.parent_id = p.id) x on x.n > 5 where p.id < 9 order by 1;
+select p.id, x.g from parent p left join lateral generate_series(1, p.id) as x(g) on x.g % 2 = 0 where p.id < 5 order by 1, 2;
