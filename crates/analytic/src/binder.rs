@@ -28,7 +28,7 @@ use crate::common_table::CommonRows;
 use crate::compare_rows::RowTest;
 use crate::error::Planned;
 use crate::relation::{Level, RelColumn, Relation};
-use crate::row_function::{Body, RowFunction};
+use crate::row_function::{Apart, Body, RowFunction};
 use crate::shared::Shared;
 use crate::translate::{Translator, Typed, Use, apply, bare, field};
 use crate::with::{CommonTable, calls_volatile};
@@ -46,6 +46,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) recursive_terms: Cell<usize>,
     /// Columns that outer joins make NULL for rows without a partner.
     pub(crate) outer_joined: RefCell<FxHashSet<Column>>,
+    /// Expressions that lists were looked through for.
+    tested: RefCell<FxHashSet<Expr>>,
     /// The schemas that unqualified names are searched in: the session's, or those of the view being expanded.
     pub(crate) path: RefCell<Vec<Oid>>,
     /// The role whose privileges count; `None` for the administrator.
@@ -95,6 +97,7 @@ impl<'a> Binder<'a> {
             common_rows: RefCell::default(),
             recursive_terms: Cell::new(0),
             outer_joined: RefCell::default(),
+            tested: RefCell::default(),
             path: RefCell::new(path),
             role: Cell::new(role),
             view_nesting: Cell::new(0),
@@ -113,6 +116,15 @@ impl<'a> Binder<'a> {
     pub(crate) fn number(&self) -> usize {
         self.counter.set(self.counter.get() + 1);
         self.counter.get()
+    }
+
+    /// What a list is looked through for. DataFusion makes one list of those of one expression, and takes an empty one for false or true, whatever is NULL: so each has an
+    /// expression of its own.
+    pub(crate) fn tested_in_list(&self, expr: Expr) -> Expr {
+        if self.tested.borrow_mut().insert(expr.clone()) {
+            return expr;
+        }
+        apply(Arc::new(ScalarUDF::from(Apart::new(self.number()))), vec![expr])
     }
 
     /// A column name not used before in this statement.

@@ -191,7 +191,7 @@ impl<'b, 'a> Translator<'b, 'a> {
             self.keys(all, collate)?
         };
         let mut all = all.into_iter();
-        let first = Box::new(all.next().expect("the tested expression"));
+        let first = Box::new(self.binder.tested_in_list(all.next().expect("the tested expression")));
         Ok(Expr::InList(InList { expr: first, list: all.collect(), negated }))
     }
 

@@ -323,3 +323,5 @@ select generate_series(1, id) as g, count(*), max(name) from parent where id < 4
 select p.id, x.tag, x.n from parent p left join lateral (select tag, c.id as n from child c where c.parent_id = p.id order by c.id limit 3) x on x.n > 20 and p.id % 2 = 0 where p.id < 9 order by 1, 3;
 select p.id, x.n from parent p left join lateral (select count(*) as n from child c where c.parent_id = p.id) x on x.n > 5 where p.id < 9 order by 1;
 select p.id, x.g from parent p left join lateral generate_series(1, p.id) as x(g) on x.g % 2 = 0 where p.id < 5 order by 1, 2;
+select id from parent where nullif(id, 3) not in (1, 2) or nullif(id, 3) not in (4, 5) order by id limit 5;
+select id, nullif(id, 3) not in (1, 2) or nullif(id, 3) not in (4, 5), nullif(id, 3) in (1) and nullif(id, 3) in (2), nullif(id, 3) in (1, 2) and nullif(id, 3) not in (1, null) from parent where id < 6 order by id;
