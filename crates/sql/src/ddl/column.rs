@@ -223,7 +223,7 @@ pub(super) fn default(
     if matches!(&bound.kind, ExprKind::Const(value) if value.is_null()) {
         return Ok((None, None));
     }
-    let expr = fixed(expr, &names.format, &bind);
+    let expr = fixed(expr, &names.format, &bind)?;
     Ok((Some(kept_text::kept(&names.catalog, &names.path, &expr)), Some(bound)))
 }
 

@@ -479,7 +479,7 @@ fn add_check(
     let bound = bind_check(names, table, &expr)?;
     let columns = bound.columns_used();
     let bind = |expr: &ast::Expr, format: &FormatContext| bind_check_under(format, table, expr);
-    let expr = fixed(&expr, &names.format, &bind);
+    let expr = fixed(&expr, &names.format, &bind)?;
     let text = kept_text::kept(&names.catalog, &names.path, &expr);
     let validated = rows != RowsNow::NotValid;
     let oid = session.ddl(home, |ddl| ddl.add_check(table.oid, name, &text, columns, validated))?;

@@ -312,3 +312,21 @@ fn an_index_on_jsonb_has_not_the_order_of_its_values() {
         assert_eq!(failure(sql, refused), no_order, "{refused}");
     }
 }
+
+#[test]
+fn many_times_in_a_check_mean_the_same_everywhere() {
+    let hours: Vec<String> = (0..2_000)
+        .map(|i| format!("'{}-01-{:02} {:02}:00'", 1900 + i / 600, i / 24 % 25 + 1, i % 24))
+        .collect();
+    let (mut bench, mut session) =
+        after("SET timezone = 'Asia/Tokyo'; CREATE TABLE t (at timestamptz, kind text)");
+    let either: Vec<String> =
+        hours.iter().map(|hour| format!("kind = '1950-01-01' AND at = {hour}")).collect();
+    let error = bench.fail(&mut session, &format!("ALTER TABLE t ADD CHECK ({})", either.join(" OR ")));
+    assert_eq!(error.state().to_string(), "0A000", "texts and times by turns");
+    let kinds = "kind IS NULL OR kind IN ('now', '1950-01-01', 'x')";
+    bench.run(&mut session, &format!("ALTER TABLE t ADD CHECK (({kinds}) AND at IN ({}))", hours.join(", ")));
+    bench.run(&mut session, "SET timezone = 'UTC'; INSERT INTO t VALUES ('1900-01-01 15:00+00')");
+    let error = bench.fail(&mut session, "INSERT INTO t VALUES ('1900-01-01 15:30+00')");
+    assert_eq!(error.state().to_string(), "23514");
+}
