@@ -33,6 +33,16 @@ fn unequal() -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions")
 }
 
+fn require_same_len(a: usize, b: usize) -> SqlResult<()> {
+    if a != b {
+        return Err(unequal());
+    }
+    if a == 0 {
+        return Err(SqlError::unsupported("a comparison of rows without columns"));
+    }
+    Ok(())
+}
+
 impl Binder<'_> {
     /// Row comparisons go column by column: `=` all, `<>` any, `<` by the first that differs.
     pub(super) fn row_comparison(
@@ -44,17 +54,19 @@ impl Binder<'_> {
         if *op == BinaryOperator::Overlaps {
             return self.overlaps(a, b);
         }
-        if a.len() != b.len() {
-            return Err(unequal());
-        }
-        if a.is_empty() {
-            return Err(SqlError::unsupported("a comparison of rows without columns"));
-        }
+        require_same_len(a.len(), b.len())?;
         let op = bind_operator::compare_op(&operator_name(op))
             .ok_or_else(|| SqlError::unsupported("this operator on rows"))?;
-        let bind = |row: &[&Expr]| row.iter().map(|part| self.bind(part)).collect::<SqlResult<Vec<_>>>();
-        let (a, b) = (bind(a)?, bind(b)?);
-        for part in a.iter().chain(&b) {
+        self.bound_row_comparison(&self.bind_row(a)?, op, &self.bind_row(b)?)
+    }
+
+    fn bind_row(&self, row: &[&Expr]) -> SqlResult<Vec<BoundExpr>> {
+        row.iter().map(|part| self.bind(part)).collect()
+    }
+
+    /// Of two rows of the same length.
+    fn bound_row_comparison(&self, a: &[BoundExpr], op: CompareOp, b: &[BoundExpr]) -> SqlResult<BoundExpr> {
+        for part in a.iter().chain(b) {
             part.check_copies(2)?;
         }
         let compare = |op: CompareOp, i: usize| bind_comparison(op, a[i].clone(), b[i].clone(), self.ctx);
@@ -85,14 +97,22 @@ impl Binder<'_> {
     }
 
     pub(super) fn row_in_list(&self, left: &[&Expr], list: &[Expr], negated: bool) -> SqlResult<BoundExpr> {
-        for part in left {
-            self.bind(part)?.check_copies(list.len())?;
-        }
+        // Once: what is in it may be bound in as many places as this has rows, and what is in that again.
+        let mut left = self.bind_row(left)?;
+        left.iter().try_for_each(|part| part.check_copies(list.len()))?;
         let parts = list
             .iter()
             .map(|item| {
                 let right = row_of(item).ok_or_else(unequal)?;
-                self.row_comparison(left, &BinaryOperator::Eq, &right)
+                require_same_len(left.len(), right.len())?;
+                let right = self.bind_row(&right)?;
+                for part in &mut left {
+                    // A row before this one may have told what it is.
+                    if let (PgType::Unknown, &ExprKind::Param(index)) = (part.ty, &part.kind) {
+                        part.ty = self.ctx.params.get(index)?;
+                    }
+                }
+                self.bound_row_comparison(&left, CompareOp::Eq, &right)
             })
             .collect::<SqlResult<Vec<_>>>()?;
         let any = BoundExpr::boolean(ExprKind::Or(parts));

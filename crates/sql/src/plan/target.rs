@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashSet;
 use sqlparser::ast;
 use tenant::catalog::{Column, Identity, Privileges, ReferentialAction, Relation, Table};
 use types::{Datum, TypeMod};
@@ -230,7 +231,7 @@ impl Binder<'_> {
             return Err(wrong_count());
         }
         // A row for all of the statement is kept; one for each row that is changed is asked for again for each column.
-        if bound.correlated && columns.len() > 1 && self.is_volatile(bound.id) {
+        if bound.correlated && columns.len() > 1 && self.is_volatile(bound.id, &mut FxHashSet::default()) {
             return Err(SqlError::unsupported(
                 "several columns of a correlated query with a volatile function",
             ));
@@ -246,15 +247,17 @@ impl Binder<'_> {
         Ok(values)
     }
 
-    /// Whether a subquery, or one within, calls a volatile function.
-    fn is_volatile(&self, id: SubqueryId) -> bool {
+    /// Whether a subquery, or one within that was not `seen` yet, calls a volatile function.
+    fn is_volatile(&self, id: SubqueryId, seen: &mut FxHashSet<SubqueryId>) -> bool {
         self.with_subquery(id, |plan| {
             let mut found = false;
             plan.for_each_expr(0, &mut |expr, _| {
                 found |= expr.volatility() == Volatility::Volatile;
                 expr.walk(&mut |node| {
-                    if let ExprKind::Subquery(inner) = &node.kind {
-                        found |= self.is_volatile(inner.id);
+                    if let ExprKind::Subquery(inner) = &node.kind
+                        && seen.insert(inner.id)
+                    {
+                        found |= self.is_volatile(inner.id, seen);
                     }
                     !found
                 });

@@ -1,7 +1,9 @@
 //! Walks over all expressions of a plan.
 
+use rustc_hash::FxHashSet;
+
 use super::point_plan::{AccessPath, KeyPart, Node, NodeKind, SelectPlan, TableFunction};
-use crate::expr::{BoundExpr, ExprKind};
+use crate::expr::{BoundExpr, ExprKind, SubqueryId};
 
 impl SelectPlan {
     /// Every expression of this level; those of derived tables are one level further in.
@@ -73,16 +75,30 @@ impl AccessPath {
 pub(super) fn outer_columns(
     expr: &BoundExpr,
     depth: usize,
-    subquery: &dyn Fn(crate::expr::SubqueryId, &mut dyn FnMut(&SelectPlan)),
+    subquery: &dyn Fn(SubqueryId, &mut dyn FnMut(&SelectPlan)),
+    f: &mut dyn FnMut(usize),
+) {
+    columns_within(expr, depth, subquery, &mut FxHashSet::default(), f);
+}
+
+/// `seen`: the subqueries that were looked into, and how deep they are. Operands that are compared several times are several copies of one
+/// subquery, and so may those within it be.
+fn columns_within(
+    expr: &BoundExpr,
+    depth: usize,
+    subquery: &dyn Fn(SubqueryId, &mut dyn FnMut(&SelectPlan)),
+    seen: &mut FxHashSet<(SubqueryId, usize)>,
     f: &mut dyn FnMut(usize),
 ) {
     expr.walk(&mut |node| {
         match &node.kind {
             ExprKind::Column(index) if depth == 0 => f(*index),
             ExprKind::Outer { depth: out, index } if *out == depth && depth > 0 => f(*index),
-            ExprKind::Subquery(inner) if inner.correlated => subquery(inner.id, &mut |plan| {
-                plan.for_each_expr(depth + 1, &mut |e, at| outer_columns(e, at, subquery, f));
-            }),
+            ExprKind::Subquery(inner) if inner.correlated && seen.insert((inner.id, depth)) => {
+                subquery(inner.id, &mut |plan| {
+                    plan.for_each_expr(depth + 1, &mut |e, at| columns_within(e, at, subquery, seen, f));
+                });
+            }
             _ => {}
         }
         true

@@ -166,6 +166,27 @@ fn views_count_with_what_uses_them() {
 }
 
 #[test]
+fn subqueries_in_copies_of_operands_are_bound_and_looked_through_once() {
+    on_a_workers_stack(|bench, session| {
+        bench.run(session, "CREATE TABLE e (id int PRIMARY KEY, v int)");
+        let (mut listed, mut compared) = ("1".to_owned(), "0".to_owned());
+        for level in (1..=40).rev() {
+            listed = format!("(SELECT 1 WHERE ({listed}, 1) IN ((1, 1), (2, 2)))");
+            let (own, outer) = (format!("e{level}"), format!("e{}", level - 1));
+            compared =
+                format!("(SELECT 1 FROM e {own} WHERE {own}.id = {outer}.id AND {compared} BETWEEN 0 AND 1)");
+        }
+        bench.run(session, &format!("PREPARE p AS SELECT {listed}"));
+        assert_eq!(state(bench, session, &format!("SELECT {compared} FROM e e0")), None);
+        let row = compared.replacen("SELECT 1", "SELECT e1.id, e1.v", 1);
+        assert_eq!(state(bench, session, &format!("UPDATE e e0 SET (id, v) = {row}")), None);
+        let rows = "SELECT (1, '2') IN (($1, 1), (2, $1)), ($1, $2) IN ((1, 'a'), ('2', 'b'))";
+        bench.run(session, &format!("PREPARE q AS {rows}"));
+        assert_eq!(bench.run(session, "EXECUTE q(1, 'b')").lines(), ["f|f"]);
+        assert_eq!(bench.run(session, "EXECUTE q(2, 'b')").lines(), ["f|t"]);
+    });
+}
+#[test]
 fn more_tokens_than_memory_should_hold_are_refused() {
     on_a_workers_stack(|bench, session| {
         let sql = format!("SELECT {}1", "1,".repeat(base::limits::STATEMENT_TOKENS_MAX / 2));
