@@ -96,6 +96,7 @@ impl Run<'_, '_> {
     }
 
     /// About how many rows the path comes by, with the values it has now; the count ends once it is beyond `max`. The path needs no other row.
+    /// A look-up counts as a row though it finds none.
     pub(super) fn estimate(&self, scan: &ScanNode, cx: &Cx<'_>, width: usize, max: f64) -> Halt<f64> {
         let AccessPath::Index { index, parts, lower, upper, .. } = &scan.path else {
             return Ok(self.view.borrow().row_count(&scan.table) as f64);
@@ -105,9 +106,12 @@ impl Run<'_, '_> {
         self.each_of_sets(parts, cx, &mut vec![Datum::Null; width], &mut |values, row| {
             self.step()?;
             let ends = (lower.as_ref(), upper.as_ref());
-            if let Some(range) = self.key_range(definition, values, ends, cx, row)? {
-                rows += self.view.borrow().estimate(&scan.table, Access::Index(definition), &range)?;
-            }
+            rows += match self.key_range(definition, values, ends, cx, row)? {
+                Some(range) => {
+                    self.view.borrow().estimate(&scan.table, Access::Index(definition), &range)?.max(1.0)
+                }
+                None => 1.0,
+            };
             Ok(if rows > max { Flow::Stop } else { Flow::More })
         })?;
         Ok(rows)

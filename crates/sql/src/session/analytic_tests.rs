@@ -217,6 +217,14 @@ fn a_range_of_few_rows_is_read_here_however_large_its_table() {
         ends(&mut one, 2);
         assert_eq!(bench.run(&mut one, sql).tags, ["SELECT 2"], "{sql}");
     }
+    // What is not there is looked for all the same.
+    let absent: Vec<String> = (200_000..206_000).map(|id| id.to_string()).collect();
+    let (few, many) = (absent[..4_900].join(", "), absent.join(", "));
+    assert_eq!(bench.run(&mut one, &format!("select * from r where id in ({few})")).rows.len(), 0);
+    let sql = format!("select * from r where id in ({many})");
+    is_sent_out(bench.try_run(&mut one, &sql));
+    ends(&mut one, 2);
+    assert_eq!(bench.run(&mut one, &sql).tags, ["SELECT 2"]);
     let explained = bench.run(&mut one, "explain select * from r where id > 119990").rows;
     let first = explained[0][0].clone().expect("a line");
     assert!(first.contains("has at most 4969 rows, else analytical path: about 6"), "{first}");
