@@ -9,6 +9,7 @@ use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder};
 use sql::expr::{Aggregates, BoundExpr, CompareOp, ExprKind, Scope, bind_expr, fold_ident};
+use sql::system::{FoundRelation, find_relation};
 use sqlparser::ast;
 use tenant::catalog::{Privileges, Relation as CatalogRelation, Table, ViewDefinition};
 use types::PgType;
@@ -216,13 +217,16 @@ impl Binder<'_> {
             rename(&mut relation, table, &[])?;
             return Ok(relation);
         }
-        if let Some(system) = sql::system::system_table(schema, table) {
-            return self.system_table(system);
-        }
         let catalog = Arc::clone(&self.shared.catalog);
         let path = self.path.borrow().clone();
-        let found = catalog.resolve_relation(schema, table, &path);
-        let mut relation = match found.map_err(|error| sql::expr::at_name(error, name))? {
+        let found = match find_relation(&catalog, schema, table, &path) {
+            Some(FoundRelation::System(system)) => return self.system_table(system),
+            Some(FoundRelation::Own(found)) => found,
+            None => catalog
+                .resolve_relation(schema, table, &path)
+                .map_err(|error| sql::expr::at_name(error, name))?,
+        };
+        let mut relation = match found {
             CatalogRelation::Table(found) => {
                 self.check_select(found.owner, found.acl.as_ref(), "table", &found.name)?;
                 self.table(found)?
@@ -243,7 +247,6 @@ impl Binder<'_> {
             }
         };
         rename(&mut relation, table, &[])?;
-        let found = catalog.resolve_relation(schema, table, &path)?;
         let schema = catalog.schema_name(found.schema()).to_owned();
         for column in &mut relation.columns {
             column.schema = Some(schema.clone());

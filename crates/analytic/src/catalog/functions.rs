@@ -2,7 +2,7 @@
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sql::session::{is_visible, qualified_name};
-use sql::system::{self, SystemFunction, system_table, system_table_by_oid};
+use sql::system::{self, FoundRelation, SystemFunction, find_relation, system_table_by_oid};
 use tenant::catalog::{Relation, Table};
 use types::{Datum, ElementType, PgType, TypeMod};
 
@@ -247,10 +247,10 @@ fn named_relation(text: &str, shared: &Shared) -> Option<Oid> {
         [schema, name] => (Some(schema.as_str()), name),
         _ => return None,
     };
-    if let Some(system) = system_table(schema, name) {
-        return Some(Oid(system.oid));
-    }
-    shared.catalog.find_relation(schema, name, &shared.search_path).map(Relation::oid)
+    find_relation(&shared.catalog, schema, name, &shared.search_path).map(|found| match found {
+        FoundRelation::System(table) => Oid(table.oid),
+        FoundRelation::Own(relation) => relation.oid(),
+    })
 }
 
 fn split_name(text: &str) -> Option<Vec<String>> {

@@ -12,6 +12,7 @@ use tenant::catalog::{Relation, Table};
 
 use super::names::Names;
 use crate::expr::{fold_ident, is_aggregate};
+use crate::system::{FoundRelation, find_relation};
 
 /// The indexes of those primary keys.
 pub(super) fn grouped_keys(query: &ast::Query, names: &Names) -> Vec<Oid> {
@@ -81,8 +82,8 @@ impl Found<'_> {
                     _ => return,
                 };
                 let called = alias.as_ref().map_or_else(|| own.clone(), |alias| fold_ident(&alias.name));
-                let found = self.names.catalog.find_relation(schema, own, &self.names.path);
-                if let Some(Relation::Table(table)) = found {
+                let found = find_relation(&self.names.catalog, schema, own, &self.names.path);
+                if let Some(FoundRelation::Own(Relation::Table(table))) = found {
                     self.table(table, &called, grouped, shown, all);
                 }
             }

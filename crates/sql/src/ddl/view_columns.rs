@@ -10,6 +10,7 @@ use super::names::Names;
 use crate::expr::{fold_ident, output_name};
 use crate::parse::parse_query;
 use crate::session::Field;
+use crate::system::{FoundRelation, find_relation};
 
 /// The view's query with the names of its columns; `fields`: what the query calls them; `are_given`: by a list in CREATE VIEW.
 ///
@@ -327,14 +328,14 @@ fn relation(factor: &mut TableFactor, names: &Names, commons: &mut Vec<Common>) 
             let schema = parts.len().checked_sub(2).map(|at| parts[at].as_str());
             let own = parts.last().cloned().unwrap_or_default();
             let common = commons.iter().rev().find(|(name, _)| schema.is_none() && *name == own);
-            let found = names.catalog.find_relation(schema, &own, &names.path);
+            let found = find_relation(&names.catalog, schema, &own, &names.path);
             let (columns, is_fixed) = match (common, found) {
                 (Some((_, columns)), _) => (columns.clone(), false),
-                (None, Some(Relation::Table(table))) => {
+                (None, Some(FoundRelation::Own(Relation::Table(table)))) => {
                     let columns = table.live_columns().map(|(_, column)| column.name.to_string()).collect();
                     (Some(columns), false)
                 }
-                (None, Some(Relation::View(view))) => {
+                (None, Some(FoundRelation::Own(Relation::View(view)))) => {
                     (Some(view.columns.iter().map(|column| column.name.to_string()).collect()), false)
                 }
                 (None, _) => (None, true),

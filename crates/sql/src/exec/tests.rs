@@ -245,3 +245,27 @@ fn a_row_that_refers_to_itself_by_nan_is_changed_once() {
     assert_eq!(bench.run(&mut session, "SELECT id, f FROM t ORDER BY id").lines(), ["11|NaN", "12|2"]);
     bench.run(&mut session, "DELETE FROM t");
 }
+
+#[test]
+fn the_systems_tables_are_found_before_those_of_the_same_name() {
+    let (mut bench, mut session) =
+        after("CREATE TABLE pg_class (a int); INSERT INTO public.pg_class VALUES (1)");
+    let mut is_elsewhere = |sql: &str| match bench.try_run(&mut session, sql) {
+        Err(Pause::Analytic(_)) => true,
+        Ok(_) => false,
+        Err(pause) => panic!("{sql}: {pause:?}"),
+    };
+    assert!(!is_elsewhere("SELECT a FROM public.pg_class"));
+    assert!(!is_elsewhere("SET search_path = public, pg_catalog; SELECT a FROM pg_class"));
+    assert!(!is_elsewhere("SELECT 'pg_class'::regclass::oid = 'public.pg_class'::regclass::oid"));
+    assert!(!is_elsewhere("SET search_path = public"));
+    assert!(is_elsewhere("SELECT relname FROM pg_class"));
+    let (mut bench, mut session) = after("CREATE TABLE pg_class (a int); CREATE TABLE tables (a int)");
+    let insert = "INSERT INTO pg_class VALUES (1)";
+    assert_eq!(bench.fail(&mut session, insert).state(), SqlState::INSUFFICIENT_PRIVILEGE);
+    assert_eq!(bench.fail(&mut session, "SELECT a FROM pg_nothing").state(), SqlState::UNDEFINED_TABLE);
+    bench.run(&mut session, "INSERT INTO tables VALUES (1); SET search_path = information_schema, public");
+    let Err(Pause::Analytic(_)) = bench.try_run(&mut session, "SELECT table_name FROM tables") else {
+        panic!("the tables of the standard are the system's")
+    };
+}

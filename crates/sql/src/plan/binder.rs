@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{INFORMATION_SCHEMA, PG_CATALOG, Privileges, Relation};
+use tenant::catalog::{Privileges, Relation};
 
 use super::level::RelationColumn;
 use super::point_plan::{CascadePlan, NodeId, Part, PointPlan, PointStatement, SelectPlan, TableUse};
@@ -13,6 +13,7 @@ use crate::expr::{
     Aggregates, BindContext, BoundExpr, BoundSubquery, Scope, SubqueryBinder, SubqueryId, Volatility,
     at_name, fold_ident,
 };
+use crate::system::{FoundRelation, find_relation};
 
 /// Views within views, at most.
 const VIEW_DEPTH_MAX: usize = 32;
@@ -310,18 +311,10 @@ impl<'a> Binder<'a> {
         let catalog = self.ctx.catalog;
         let views = self.views.borrow();
         let path = views.last().map_or(self.ctx.search_path, |view| &view.search_path);
-        if let Some(relation) = catalog.find_relation(schema, table, path) {
-            return Ok(NamedRelation::Found(relation));
-        }
-        let system = match schema {
-            Some(schema) => {
-                let oid = catalog.schema_named(schema).map(|s| s.oid);
-                oid == Some(PG_CATALOG) || oid == Some(INFORMATION_SCHEMA) || schema == "rowhouse"
-            }
-            None => table.starts_with("pg_") || path.contains(&INFORMATION_SCHEMA),
-        };
-        if system {
-            return Ok(NamedRelation::System);
+        match find_relation(catalog, schema, table, path) {
+            Some(FoundRelation::Own(relation)) => return Ok(NamedRelation::Found(relation)),
+            Some(FoundRelation::System(_)) => return Ok(NamedRelation::System),
+            None => {}
         }
         if let Some(schema) = schema
             && catalog.schema_named(schema).is_none()

@@ -6,7 +6,9 @@ use base::Oid;
 use tenant::catalog::{Catalog, Relation};
 use types::{CatalogNames, PgType, quote_ident};
 
-use crate::system::{function_by_oid, only_function_named, system_table, system_table_by_oid};
+use crate::system::{
+    FoundRelation, find_relation, function_by_oid, only_function_named, system_table_by_oid,
+};
 
 /// What the catalog of an idle session may take: it keeps the one of its last statement.
 pub(super) const IDLE_NAMES_MAX: u64 = 64 << 10;
@@ -58,11 +60,10 @@ impl PathNames {
 
 /// Whether the search path finds this relation under its bare name.
 pub fn is_visible(catalog: &Catalog, path: &[Oid], relation: &Relation) -> bool {
-    let name = relation.name();
-    if system_table(None, name).is_some() {
-        return false;
+    match find_relation(catalog, None, relation.name(), path) {
+        Some(FoundRelation::Own(found)) => found.oid() == relation.oid(),
+        _ => false,
     }
-    catalog.find_relation(None, name, path).is_some_and(|found| found.oid() == relation.oid())
 }
 
 /// The relation's name, qualified where the path does not find it.
@@ -115,10 +116,10 @@ impl CatalogNames for PathNames {
     }
 
     fn relation_oid(&self, schema: Option<&str>, name: &str) -> Option<u32> {
-        if let Some(system) = system_table(schema, name) {
-            return Some(system.oid);
-        }
-        self.catalog.find_relation(schema, name, &self.search_path).map(|relation| relation.oid().0)
+        find_relation(&self.catalog, schema, name, &self.search_path).map(|found| match found {
+            FoundRelation::System(table) => table.oid,
+            FoundRelation::Own(relation) => relation.oid().0,
+        })
     }
 
     fn relation_name(&self, oid: u32) -> Option<String> {

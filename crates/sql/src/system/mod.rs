@@ -4,6 +4,7 @@
 //! 15 has them, one table a line.
 
 mod extensions;
+mod found;
 mod functions;
 mod row_functions;
 
@@ -13,6 +14,7 @@ use rustc_hash::FxHashMap;
 use types::{ElementType, PgType};
 
 pub use extensions::{EXTENSIONS, SystemExtension, extension_named};
+pub use found::{FoundRelation, find_relation};
 pub use functions::{
     SystemFunction, function_by_oid, functions, functions_of_type, only_function_named, pseudo_type,
 };
