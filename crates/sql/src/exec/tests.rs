@@ -269,3 +269,15 @@ fn the_systems_tables_are_found_before_those_of_the_same_name() {
         panic!("the tables of the standard are the system's")
     };
 }
+
+#[test]
+fn groups_and_orders_have_as_many_columns_as_a_row_may_have() {
+    let (mut bench, mut session) = after("CREATE TABLE t (a int)");
+    let terms: Vec<String> = (0..50_000).map(|i| format!("a + {i}")).collect();
+    for (clause, terms) in [("GROUP BY", &terms), ("ORDER BY", &terms)] {
+        let sql = format!("SELECT 1 FROM t {clause} {}", terms.join(", "));
+        assert_eq!(bench.fail(&mut session, &sql).state(), SqlState::TOO_MANY_COLUMNS, "{clause}");
+    }
+    let sql = format!("SELECT DISTINCT ON ({}) 1 FROM t", terms.join(", "));
+    assert_eq!(bench.fail(&mut session, &sql).state(), SqlState::TOO_MANY_COLUMNS);
+}

@@ -8,6 +8,7 @@ use super::binder::Binder;
 use super::level::LevelScope;
 use super::point_plan::SortColumn;
 use super::refuse::refuse;
+use super::select::require_few_columns;
 use crate::expr::{
     Aggregates, BoundExpr, EmptyScope, ExprKind, bind_expr, coerce, fold_ident, resolve_unknown,
 };
@@ -82,6 +83,7 @@ impl Binder<'_> {
             return Ok(column);
         }
         project.push(bound);
+        require_few_columns(project.len())?;
         Ok(project.len() - 1)
     }
 

@@ -440,6 +440,7 @@ impl Binder<'_> {
             check_comparable(key.ty, "equality")?;
             if !keys.contains(&key) {
                 keys.push(key);
+                require_few_columns(keys.len())?;
             }
         }
         Ok(keys)
