@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use base::Oid;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sqlparser::ast::{self, Expr, Visit, Visitor};
 use tenant::catalog::{Relation, Table};
 
@@ -123,7 +124,7 @@ fn item_of<'s>(select: &'s ast::Select, key: &Expr) -> Option<&'s Expr> {
 /// Columns that are named outside of aggregates, each with the relation's name if that is given.
 #[derive(Default)]
 struct Columns {
-    names: Vec<(Option<String>, String)>,
+    names: FxHashMap<String, FxHashSet<Option<String>>>,
     /// Aggregates around the place of the walk.
     aggregates: usize,
 }
@@ -132,11 +133,11 @@ impl Columns {
     /// A column that is a key by itself.
     fn note(&mut self, expr: &Expr) {
         match expr {
-            Expr::Identifier(ident) => self.names.push((None, fold_ident(ident))),
+            Expr::Identifier(ident) => self.add(None, fold_ident(ident)),
             Expr::CompoundIdentifier(parts) => {
                 let mut parts = parts.iter().rev().map(fold_ident);
                 if let Some(column) = parts.next() {
-                    self.names.push((parts.next(), column));
+                    self.add(parts.next(), column);
                 }
             }
             Expr::Nested(inner) => self.note(inner),
@@ -144,9 +145,14 @@ impl Columns {
         }
     }
 
+    fn add(&mut self, qualifier: Option<String>, column: String) {
+        self.names.entry(column).or_default().insert(qualifier);
+    }
+
     fn has(&self, relation: &str, column: &str) -> bool {
-        let fits = |qualifier: &Option<String>| qualifier.as_ref().is_none_or(|name| name == relation);
-        self.names.iter().any(|(qualifier, name)| name == column && fits(qualifier))
+        self.names.get(column).is_some_and(|qualifiers| {
+            qualifiers.contains(&None) || qualifiers.contains(&Some(relation.to_owned()))
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashSet;
 use sqlparser::ast::{self, CreateTableOptions, Visit, Visitor};
 use tenant::catalog::{Dependency, Relation, ViewColumn, ViewDefinition};
 use types::PgType;
@@ -153,7 +154,7 @@ fn dependencies(names: &Names, query: &ast::Query, accesses: &[RelationAccess]) 
             _ => continue,
         };
         for (position, name) in columns.iter().enumerate() {
-            if !name.is_empty() && (mentioned.all || mentioned.names.iter().any(|known| known == name)) {
+            if !name.is_empty() && (mentioned.all || mentioned.names.contains(*name)) {
                 found.push(Dependency { object, column: Some(position) });
             }
         }
@@ -165,7 +166,7 @@ fn dependencies(names: &Names, query: &ast::Query, accesses: &[RelationAccess]) 
 struct Mentioned {
     /// `*`, or a join that finds its columns by itself.
     all: bool,
-    names: Vec<String>,
+    names: FxHashSet<String>,
 }
 
 impl Visitor for Mentioned {
@@ -173,7 +174,9 @@ impl Visitor for Mentioned {
 
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
         match expr {
-            ast::Expr::Identifier(ident) => self.names.push(fold_ident(ident)),
+            ast::Expr::Identifier(ident) => {
+                self.names.insert(fold_ident(ident));
+            }
             ast::Expr::CompoundIdentifier(parts) => self.names.extend(parts.last().map(fold_ident)),
             ast::Expr::Wildcard(_) | ast::Expr::QualifiedWildcard(..) => self.all = true,
             _ => {}
