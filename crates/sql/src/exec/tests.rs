@@ -271,6 +271,21 @@ fn the_systems_tables_are_found_before_those_of_the_same_name() {
 }
 
 #[test]
+fn very_many_columns_are_not_joined_here() {
+    let columns: Vec<String> = (0..1600).map(|i| format!("c{i} int")).collect();
+    let (mut bench, mut session) = after(&format!("CREATE TABLE w ({})", columns.join(", ")));
+    let join = |many: usize| {
+        let joins: String = (1..many).map(|i| format!(" JOIN w w{i} ON true")).collect();
+        format!("SELECT 1 FROM w w0{joins}")
+    };
+    assert_eq!(bench.run(&mut session, &join(20)).lines(), [""; 0]);
+    let Err(Pause::Analytic(request)) = bench.try_run(&mut session, &join(200)) else {
+        panic!("the names of so many columns are not for a turn")
+    };
+    assert_eq!(request.reason, "FROM with so many columns");
+}
+
+#[test]
 fn groups_and_orders_have_as_many_columns_as_a_row_may_have() {
     let (mut bench, mut session) = after("CREATE TABLE t (a int)");
     let terms: Vec<String> = (0..50_000).map(|i| format!("a + {i}")).collect();

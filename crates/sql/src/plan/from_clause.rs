@@ -25,6 +25,9 @@ pub(super) enum FromTree {
 /// recursion.
 const RELATIONS_MAX: usize = 256;
 
+/// Relations that a FROM may have here times their columns: each join writes down the names of all columns before it, at some 100 ns each.
+const NAMES_MAX: usize = 1 << 20;
+
 /// Bytes that the texts of a statement's views have together, each as often as it is used: views that use others twice stand for very many, and
 /// nobody else's task runs while a statement is bound.
 const VIEWS_LEN_MAX: usize = 256 << 10;
@@ -99,12 +102,15 @@ impl Binder<'_> {
         Ok((tree, names))
     }
 
-    /// Errors: 0A000, for the analytical path, where FROM has too many relations.
+    /// Errors: 0A000, for the analytical path, where FROM has too many relations, or these too many columns.
     fn require_few(&self, level: &Level) -> SqlResult<()> {
-        if level.relations.len() < RELATIONS_MAX {
-            return Ok(());
+        if level.relations.len() >= RELATIONS_MAX {
+            return Err(self.not_here(format!("FROM with more than {RELATIONS_MAX} relations")));
         }
-        Err(self.not_here(format!("FROM with more than {RELATIONS_MAX} relations")))
+        if level.relations.len() * level.width > NAMES_MAX {
+            return Err(self.not_here("FROM with so many columns"));
+        }
+        Ok(())
     }
 
     /// # Errors
