@@ -147,6 +147,7 @@ pub(crate) fn rename(
         Named::Type(ty) => rename_type(session, home, &names, ty.oid, to)?,
         Named::Schema(schema) => {
             session.check_create_schema(&names.catalog)?;
+            require_users_own(&schema)?;
             refuse_views(&names, |catalog, object| {
                 catalog.relation(object).is_some_and(|r| r.schema() == schema.oid)
                     || catalog.enum_type(object).is_some_and(|ty| ty.schema == schema.oid)
@@ -324,6 +325,15 @@ pub(crate) fn set_schema(
     Ok(tag)
 }
 
+/// Errors: 42501 for one of the system's schemas, which are found by their names, and whose owner is the tenant's.
+fn require_users_own(schema: &Schema) -> SqlResult<()> {
+    if !schema.is_system() {
+        return Ok(());
+    }
+    let message = format!("permission denied: schema \"{}\" is the system's", schema.name);
+    Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
+}
+
 /// `ALTER … OWNER TO`.
 pub(crate) fn set_owner(
     session: &mut Session,
@@ -340,8 +350,11 @@ pub(crate) fn set_owner(
     let Some(found) = find(session, &names, kind, parts, if_exists, out)? else { return Ok(tag) };
     session.check_owner(&names.catalog, found.owner(), found.kind(), found.name())?;
     let owner = session.role_to_own(&names.catalog, owner)?;
-    if matches!(found, Named::Schema(_)) && found.owner() != owner {
+    if let Named::Schema(schema) = &found
+        && schema.owner != owner
+    {
         session.check_create_schema(&names.catalog)?;
+        require_users_own(schema)?;
     }
     if let Named::Relation(Relation::Sequence(sequence)) = &found
         && let Some(table) = sequence.owned_by.and_then(|(table, _)| names.catalog.table(table))
@@ -359,7 +372,7 @@ pub(crate) fn set_owner(
     Ok(tag)
 }
 
-/// `REASSIGN OWNED BY`.
+/// `REASSIGN OWNED BY`. The system's schemas stay with the tenant's owner.
 pub(crate) fn reassign_owned(
     session: &mut Session,
     home: &mut Home<'_>,
@@ -378,7 +391,7 @@ pub(crate) fn reassign_owned(
         .filter(|r| !matches!(r, Relation::Index(..)) && from.contains(&r.owner()))
         .map(Relation::oid);
     let types = catalog.enums().filter(|e| from.contains(&e.owner)).map(|e| e.oid);
-    let schemas = catalog.schemas().filter(|s| from.contains(&s.owner)).map(|s| s.oid);
+    let schemas = catalog.schemas().filter(|s| from.contains(&s.owner) && !s.is_system()).map(|s| s.oid);
     let owned: Vec<Oid> = relations.chain(types).chain(schemas).collect();
     session.ddl(home, |ddl| {
         for object in &owned {

@@ -15,6 +15,13 @@ pub struct Schema {
     pub acl: Option<Acl>,
 }
 
+impl Schema {
+    /// Whether it is one of those that every tenant has for the system's own tables.
+    pub fn is_system(&self) -> bool {
+        matches!(self.oid, super::PG_CATALOG | super::INFORMATION_SCHEMA)
+    }
+}
+
 /// A view: its query's text and the columns it shows.
 #[derive(Clone, Debug)]
 pub struct ViewDefinition {

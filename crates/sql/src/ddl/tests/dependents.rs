@@ -1,6 +1,6 @@
 //! What depends on what is dropped or altered: refused under RESTRICT, gone with CASCADE. Expectations are PostgreSQL 15's.
 
-use super::{after, failure, rows};
+use super::{after, failure, notices, rows};
 
 /// The error of a statement that others stand in the way of, and what CASCADE tells of them.
 #[track_caller]
@@ -198,4 +198,21 @@ fn what_a_role_owns_and_was_granted_is_dropped_with_drop_owned() {
     );
     let other = format!("{before}; set role ann");
     assert_eq!(failure(&other, "drop owned by owner"), "42501 permission denied to drop objects");
+}
+
+#[test]
+fn the_systems_schemas_stay_the_tenants_and_keep_their_names() {
+    let before = "create role bob; create table t (a int); create schema s";
+    for refused in [
+        "alter schema pg_catalog rename to old",
+        "alter schema information_schema rename to old",
+        "alter schema pg_catalog owner to bob",
+    ] {
+        assert!(failure(before, refused).starts_with("42501 permission denied: schema"), "{refused}");
+    }
+    let (mut bench, mut session) = after(before);
+    bench.run(&mut session, "reassign owned by owner to bob; drop owned by bob cascade");
+    let mut left: Vec<&str> = bench.catalog().schemas().map(|schema| schema.name.as_str()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["information_schema", "pg_catalog"]);
 }
