@@ -115,11 +115,14 @@ impl Session {
         Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("must be owner of {kind} {name}")))
     }
 
-    /// Whether the role is that one, a member of it, or a superuser.
+    /// Whether the role is that one, has its privileges as a member of it, or is a superuser.
     pub(crate) fn acts_for(&self, catalog: &Catalog, owner: Oid) -> bool {
-        self.is_administrator()
-            || catalog.role(self.role()).is_some_and(|role| role.attributes.superuser)
-            || catalog.roles_of(self.role(), false).contains(&owner)
+        self.is_superuser(catalog) || catalog.roles_of(self.role(), true).contains(&owner)
+    }
+
+    /// Whether the role is that one, a member of it, whatever it inherits, or a superuser.
+    pub(super) fn may_become(&self, catalog: &Catalog, role: Oid) -> bool {
+        self.is_superuser(catalog) || catalog.roles_of(self.role(), false).contains(&role)
     }
 
     /// 42501 unless the role may make objects in a schema.

@@ -324,3 +324,22 @@ fn who_is_named_again_and_again_is_granted_once() {
     bench.run(&mut session, "SET ROLE b");
     assert_eq!(bench.run(&mut session, "SELECT v FROM t").lines(), ["7"]);
 }
+
+#[test]
+fn who_inherits_nothing_owns_nothing_before_it_is_the_owner() {
+    let (mut bench, mut session) = roles();
+    bench.run(&mut session, "CREATE ROLE c NOINHERIT; GRANT a TO b, c; ALTER TABLE t OWNER TO a; GRANT CREATE ON SCHEMA public TO a");
+    for sql in [
+        "DROP TABLE t",
+        "GRANT SELECT ON t TO c",
+        "ALTER TABLE t ADD COLUMN w int",
+        "DROP OWNED BY a",
+        "CREATE TABLE u (v int)",
+    ] {
+        bench.run(&mut session, "SET ROLE c");
+        assert_eq!(bench.fail(&mut session, sql).state(), SqlState::INSUFFICIENT_PRIVILEGE, "{sql}");
+        bench.run(&mut session, &format!("SET ROLE b; BEGIN; {sql}; ROLLBACK; RESET ROLE; SET ROLE c; BEGIN; SET ROLE a; {sql}; ROLLBACK; RESET ROLE"));
+    }
+    // To give away what is its own a role need only be a member.
+    bench.run(&mut session, "GRANT CREATE ON SCHEMA public TO c; SET ROLE c; CREATE TABLE own (v int); ALTER TABLE own OWNER TO a");
+}

@@ -239,13 +239,13 @@ impl Session {
         Ok("LOCK TABLE".into())
     }
 
-    /// A role that shall own something: the session must be able to act for it.
+    /// A role that shall own something: the session must be able to become it.
     ///
     /// # Errors
     /// 42704 for an unknown role; 42501.
     pub(crate) fn role_to_own(&self, catalog: &Catalog, name: &str) -> Result<base::Oid, SqlError> {
         let role = self.named_role(catalog, name)?;
-        if !self.acts_for(catalog, role) {
+        if !self.may_become(catalog, role) {
             let message = format!("must be member of role \"{name}\"");
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
         }
