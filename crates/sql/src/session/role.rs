@@ -466,6 +466,9 @@ impl Session {
                     for name in names {
                         let of = catalog.resolve_role(name)?;
                         self.check_administers(catalog, of)?;
+                        if role.member_of.iter().any(|known| known.role == of.oid) {
+                            continue;
+                        }
                         let membership =
                             Membership { role: of.oid, grantor: self.role(), admin_option: false };
                         role.member_of.push(membership);

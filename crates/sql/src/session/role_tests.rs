@@ -343,3 +343,11 @@ fn who_inherits_nothing_owns_nothing_before_it_is_the_owner() {
     // To give away what is its own a role need only be a member.
     bench.run(&mut session, "GRANT CREATE ON SCHEMA public TO c; SET ROLE c; CREATE TABLE own (v int); ALTER TABLE own OWNER TO a");
 }
+
+#[test]
+fn a_role_that_is_made_twice_a_member_is_one_once() {
+    let (mut bench, mut session) = roles();
+    bench.run(&mut session, "CREATE ROLE c IN ROLE a, a, b; REVOKE a FROM c");
+    let member_of = &bench.catalog().role_named("c").expect("just made").member_of;
+    assert_eq!(member_of.len(), 1, "{member_of:?}");
+}
