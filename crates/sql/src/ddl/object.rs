@@ -450,7 +450,9 @@ pub(crate) fn comment(
         }
         ObjectKind::Role => {
             let name = parts.last().map_or("", String::as_str);
-            (names.catalog.resolve_role(name)?.oid, None)
+            let role = names.catalog.resolve_role(name)?;
+            session.check_comment_on(&names.catalog, role)?;
+            (role.oid, None)
         }
         ObjectKind::Database => {
             let name = parts.last().map_or("", String::as_str);

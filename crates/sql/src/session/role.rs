@@ -377,6 +377,14 @@ impl Session {
         self.need_create_role(catalog, "permission denied")
     }
 
+    /// 42501 unless the role may comment on that one: as PostgreSQL has it, by CREATEROLE, and on a superuser by being one.
+    pub(crate) fn check_comment_on(&self, catalog: &Catalog, role: &Role) -> SqlResult<()> {
+        if role.attributes.superuser {
+            return self.need_superuser(catalog, "must be superuser");
+        }
+        self.need_create_role(catalog, "must have CREATEROLE privilege")
+    }
+
     /// 42501 unless the role may make others members of that one and end memberships in it.
     fn check_administers(&self, catalog: &Catalog, role: &Role) -> SqlResult<()> {
         if role.attributes.superuser {

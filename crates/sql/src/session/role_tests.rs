@@ -351,3 +351,21 @@ fn a_role_that_is_made_twice_a_member_is_one_once() {
     let member_of = &bench.catalog().role_named("c").expect("just made").member_of;
     assert_eq!(member_of.len(), 1, "{member_of:?}");
 }
+
+#[test]
+fn roles_are_commented_on_by_who_may_alter_them() {
+    let (mut bench, mut session) = roles();
+    let refused = |bench: &mut Bench, session: &mut Session, by: &str, on: &str| {
+        let set = format!("SET SESSION AUTHORIZATION owner; SET ROLE {by}");
+        bench.run(session, &set);
+        let outcome = bench.try_run(session, &format!("COMMENT ON ROLE {on} IS 'x'"));
+        bench.run(session, "RESET ROLE");
+        outcome.is_err()
+    };
+    bench.run(&mut session, "ALTER ROLE a CREATEROLE");
+    assert!(!refused(&mut bench, &mut session, "a", "b"));
+    assert!(refused(&mut bench, &mut session, "a", "chief"));
+    assert!(refused(&mut bench, &mut session, "b", "b"));
+    assert!(refused(&mut bench, &mut session, "b", "owner"));
+    assert!(!refused(&mut bench, &mut session, "chief", "owner"));
+}
