@@ -75,7 +75,7 @@ fn clauses(delete: &ast::Delete) -> SqlResult<External<'_>> {
 fn bind_external_delete(parts: &External<'_>, reason: String, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     let binder = Binder::new(*ctx);
     let target = ChangedLevel::bind(&binder, parts.table, Privileges::DELETE, "DELETE from", &[])?;
-    let (returning, output) = target.bind_returning(&binder, parts.returning)?;
+    let (returning, output) = parts.bind_returning(&target, &binder)?;
     let query = parts.query(&target, Vec::new())?;
     let plan = DeletePlan {
         id: binder.next_node(),

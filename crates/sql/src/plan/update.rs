@@ -125,6 +125,32 @@ impl External<'_> {
         Ok(Box::new(query))
     }
 
+    /// RETURNING over the target's row alone, all that is known here of a row that was found elsewhere.
+    ///
+    /// # Errors
+    /// 0A000 where it shows other relations' columns.
+    pub(super) fn bind_returning(
+        &self,
+        target: &ChangedLevel,
+        binder: &Binder<'_>,
+    ) -> SqlResult<(Option<ReturningPlan>, Vec<OutputColumn>)> {
+        let bound = target.bind_returning(binder, self.returning);
+        if self.from.is_empty() {
+            return bound;
+        }
+        let is_star = |item: &ast::SelectItem| matches!(item, ast::SelectItem::Wildcard(_));
+        let is_others = match &bound {
+            Ok(_) => self.returning.is_some_and(|items| items.iter().any(is_star)),
+            Err(error) => matches!(error.state(), SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN),
+        };
+        match is_others {
+            true => Err(SqlError::unsupported(
+                "RETURNING columns of other relations in a change whose rows the analytical path finds",
+            )),
+            false => bound,
+        }
+    }
+
     /// Completes the plan of a change with the query that finds its rows.
     pub(super) fn attach(
         mut plan: BoundPlan,
@@ -171,7 +197,7 @@ fn bind_external_update(
         };
         add_assignment(&mut set, position, bound, column)?;
     }
-    let (returning, output) = target.bind_returning(&binder, parts.returning)?;
+    let (returning, output) = parts.bind_returning(&target, &binder)?;
     let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
     let query = parts.query(&target, values)?;
     let plan = UpdatePlan {

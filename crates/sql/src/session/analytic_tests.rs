@@ -231,6 +231,33 @@ fn a_range_of_few_rows_is_read_here_however_large_its_table() {
 }
 
 #[test]
+fn a_change_whose_rows_are_found_elsewhere_shows_no_other_tables_columns() {
+    let (mut bench, mut one, _) = tables();
+    bench.run(&mut one, "create table k (id int primary key, v bigint)");
+    let ranked = "(select a, rank() over (order by a) r from t) s";
+    for change in [
+        format!("update k set v = s.r from {ranked} where id = s.a"),
+        format!("delete from k using {ranked} where id = s.a"),
+    ] {
+        for (shown, is_refused) in [("*", true), ("s.r", true), ("r", true), ("id, v", false), ("k.*", false)]
+        {
+            let sql = format!("{change} returning {shown}");
+            match bench.try_run(&mut one, &sql) {
+                Err(Pause::Error(error)) => {
+                    assert!(is_refused, "{sql}: {error}");
+                    assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{sql}");
+                }
+                outcome => {
+                    assert!(!is_refused, "{sql}");
+                    is_sent_out(outcome);
+                    one = bench.session();
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_description_of_what_was_altered_meanwhile_is_asked_for_again() {
     let (mut bench, mut one, mut other) = tables();
     let mut out = Answer::default();
