@@ -1,5 +1,8 @@
 //! INSERT.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
 use base::{SqlError, SqlState};
 use rustc_hash::FxHashSet;
 use types::{CastContext, Datum, PgType, Row, row_memory};
@@ -48,14 +51,19 @@ impl Run<'_, '_> {
                     self.insert_row(&mut state, &new, cx, sink)?;
                 }
             }
-            InsertSource::External { columns, row } => {
+            InsertSource::External { columns, row, otherwise } => {
                 let Some(external) = external else {
                     return Err(SqlError::internal("an INSERT's source was not computed").into());
                 };
-                require_width(external.types.len(), columns.len())?;
+                let width = external.types.len();
+                require_width(width, columns.len(), !otherwise.is_empty())?;
+                let mut row = Cow::Borrowed(row);
+                for ((position, _), value) in plan.table.live_columns().zip(otherwise).skip(width) {
+                    row.to_mut()[position] = value.clone();
+                }
                 self.given(external.rows, external.total, |values| {
                     let values = cast_row(values, external.types, columns, cx)?;
-                    self.project(row, cx, &values, &mut new)?;
+                    self.project(&row, cx, &values, &mut new)?;
                     self.insert_row(&mut state, &new, cx, sink)
                 })?;
             }
@@ -123,11 +131,13 @@ impl Run<'_, '_> {
     }
 }
 
-fn require_width(given: usize, wanted: usize) -> Halt<()> {
+/// Errors: 42601 for more values than columns, or for fewer unless that `is_open`.
+fn require_width(given: usize, wanted: usize, is_open: bool) -> Halt<()> {
     let message = match given.cmp(&wanted) {
-        std::cmp::Ordering::Equal => return Ok(()),
-        std::cmp::Ordering::Greater => "INSERT has more expressions than target columns",
-        std::cmp::Ordering::Less => "INSERT has more target columns than expressions",
+        Ordering::Equal => return Ok(()),
+        Ordering::Less if is_open => return Ok(()),
+        Ordering::Greater => "INSERT has more expressions than target columns",
+        Ordering::Less => "INSERT has more target columns than expressions",
     };
     Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into())
 }

@@ -259,6 +259,7 @@ fn bind_source(
     }
     // Of a query of fewer columns the rest of the table's have their defaults.
     let width = if external && !explicit { written_width(&query.body) } else { None };
+    let is_open = external && !explicit && width.is_none();
     let targets = &targets[..width.unwrap_or(targets.len()).min(targets.len())];
     let source = if external {
         for (i, position) in targets.iter().enumerate() {
@@ -312,7 +313,9 @@ fn bind_source(
                     TargetColumn { name: column.name.to_string(), ty, typmod }
                 })
                 .collect();
-            InsertSource::External { columns, row }
+            let defaults =
+                targets.iter().filter(|_| is_open).map(|at| binder.bind_default(&table.columns[*at]));
+            InsertSource::External { columns, row, otherwise: defaults.collect::<SqlResult<_>>()? }
         }
     })
 }

@@ -322,8 +322,9 @@ pub enum InsertSource {
     Values(Vec<Vec<BoundExpr>>),
     /// The query's rows, and over them a value for each column of the table.
     Select { plan: Box<SelectPlan>, row: Vec<BoundExpr> },
-    /// Rows computed elsewhere, and over them, once cast, a value for each column of the table.
-    External { columns: Vec<TargetColumn>, row: Vec<BoundExpr> },
+    /// Rows computed elsewhere, and over them, once cast, a value for each column of the table. Where they may turn out to have fewer values than
+    /// `columns`, what these have otherwise.
+    External { columns: Vec<TargetColumn>, row: Vec<BoundExpr>, otherwise: Vec<BoundExpr> },
 }
 
 /// A column that a row from elsewhere is cast to.

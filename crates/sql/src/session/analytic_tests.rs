@@ -231,6 +231,24 @@ fn a_range_of_few_rows_is_read_here_however_large_its_table() {
 }
 
 #[test]
+fn a_source_of_fewer_columns_leaves_the_others_to_their_defaults() {
+    let (mut bench, mut one, _) = tables();
+    bench.run(&mut one, "create table d (a bigint, b int default 7, c serial)");
+    let insert = "insert into d select * from (select rank() over (order by a) from t) s";
+    is_sent_out(bench.try_run(&mut one, insert));
+    let rows = AnalyticEvent::Stored(RowStore::of_rows(vec![vec![Datum::Int8(1)], vec![Datum::Int8(2)]]));
+    tell(&mut one, [columns("rank", PgType::Int8), rows, AnalyticEvent::Done(Ok(()))]);
+    assert_eq!(bench.run(&mut one, insert).tags, ["INSERT 0 2"]);
+    assert_eq!(bench.run(&mut one, "select a, b, c from d order by a").lines(), ["1|7|1", "2|7|2"]);
+    // Of columns that are named each wants a value.
+    let named = insert.replace("into d", "into d (a, b)");
+    is_sent_out(bench.try_run(&mut one, &named));
+    let rows = AnalyticEvent::Stored(RowStore::of_rows(vec![vec![Datum::Int8(1)]]));
+    tell(&mut one, [columns("rank", PgType::Int8), rows, AnalyticEvent::Done(Ok(()))]);
+    assert_eq!(bench.fail(&mut one, &named).state(), SqlState::SYNTAX_ERROR);
+}
+
+#[test]
 fn a_change_whose_rows_are_found_elsewhere_shows_no_other_tables_columns() {
     let (mut bench, mut one, _) = tables();
     bench.run(&mut one, "create table k (id int primary key, v bigint)");
