@@ -197,15 +197,28 @@ impl Mentioned {
                 self.all |= select.projection.iter().any(|item| {
                     matches!(item, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
                 });
-                for join in select.from.iter().flat_map(|from| &from.joins) {
-                    self.join(&join.join_operator);
-                }
+                select.from.iter().for_each(|from| self.joins(from));
             }
             ast::SetExpr::SetOperation { left, right, .. } => {
                 self.set_expr(left);
                 self.set_expr(right);
             }
             _ => {}
+        }
+    }
+
+    fn joins(&mut self, from: &ast::TableWithJoins) {
+        self.joins_within(&from.relation);
+        for join in &from.joins {
+            self.joins_within(&join.relation);
+            self.join(&join.join_operator);
+        }
+    }
+
+    /// Those of joins in parentheses.
+    fn joins_within(&mut self, factor: &ast::TableFactor) {
+        if let ast::TableFactor::NestedJoin { table_with_joins, .. } = factor {
+            self.joins(table_with_joins);
         }
     }
 

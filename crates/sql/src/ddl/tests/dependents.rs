@@ -201,6 +201,15 @@ fn what_a_role_owns_and_was_granted_is_dropped_with_drop_owned() {
 }
 
 #[test]
+fn a_view_needs_the_columns_that_join_within_parentheses() {
+    let before = "create table a (x int, k int); create table b (y int, k int); create table c (z int);
+                  create view v as select a.x from c join (a join b using (k)) on true";
+    let error = "2BP01 cannot drop column k of table a because other objects depend on it";
+    let detail = "view v depends on column k of table a";
+    check(before, "alter table a drop column k", error, detail, "drop cascades to view v");
+}
+
+#[test]
 fn the_systems_schemas_stay_the_tenants_and_keep_their_names() {
     let before = "create role bob; create table t (a int); create schema s";
     for refused in [
