@@ -105,7 +105,7 @@ impl Ddl<'_> {
         let types = catalog.enums().filter(|e| roles.contains(&e.owner)).map(|e| Dependent::Enum(e.oid));
         let owned = relations.chain(types).collect();
         let schemas: Vec<Oid> =
-            catalog.schemas().filter(|s| roles.contains(&s.owner)).map(|s| s.oid).collect();
+            catalog.schemas().filter(|s| roles.contains(&s.owner) && !s.is_system()).map(|s| s.oid).collect();
         let mut dropped = self.drop_all(owned, behavior)?;
         for schema in schemas {
             dropped.cascaded.extend(self.drop_schema(schema, behavior)?.cascaded);
@@ -349,7 +349,7 @@ fn dependents_of(catalog: &Arc<Catalog>, named: ObjectsNamed, object: Dependent)
             let Some(found) = catalog.table(table) else { return edges };
             let broken =
                 |index: Oid| found.index(index).is_some_and(|i| i.column_positions().any(|c| c == column));
-            for by in found.referenced_by.iter().filter(|by| by.table != table) {
+            for by in &found.referenced_by {
                 let key = catalog.table(by.table).and_then(|other| other.foreign_key(by.constraint));
                 if key.is_some_and(|key| broken(key.referenced_index)) {
                     push(Dependent::ForeignKey { table: by.table, constraint: by.constraint }, false);

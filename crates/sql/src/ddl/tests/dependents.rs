@@ -210,6 +210,21 @@ fn a_view_needs_the_columns_that_join_within_parentheses() {
 }
 
 #[test]
+fn a_foreign_key_of_a_table_to_itself_needs_the_column_that_it_refers_to() {
+    let before = "create table t (id int primary key, parent int references t, v text); insert into t values (1, 1, 'a')";
+    let error = "2BP01 cannot drop column id of table t because other objects depend on it";
+    let detail = "constraint t_parent_fkey on table t depends on column id of table t";
+    let cascades = "drop cascades to constraint t_parent_fkey on table t";
+    check(before, "alter table t drop column id", error, detail, cascades);
+    // With its own column it goes without a word, and so it does with its table.
+    assert_eq!(notices(before, "alter table t drop column parent; drop table t"), [""; 0]);
+    assert_eq!(
+        rows(&format!("{before}; alter table t drop column id cascade"), "select parent, v from t"),
+        ["1|a"]
+    );
+}
+
+#[test]
 fn the_systems_schemas_stay_the_tenants_and_keep_their_names() {
     let before = "create role bob; create table t (a int); create schema s";
     for refused in [
