@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use types::{Datum, Row, row_memory};
 
 use super::node::Emit;
-use super::row_key::{push_key, row_key};
+use super::row_key::{push_key_of, row_key};
 use super::select::{SEEN_LEN, compare_nullable};
 use super::{Cx, Flow, Halt, Run};
 use crate::expr::{Accumulator, AggregateCall, eval_filter};
@@ -64,7 +64,7 @@ impl Run<'_, '_> {
             let at = if plan.grouped {
                 self.project(&plan.keys, cx, row, &mut keys)?;
                 key.clear();
-                keys.iter().for_each(|value| push_key(value, &mut key));
+                plan.keys.iter().zip(&keys).for_each(|(expr, value)| push_key_of(expr.ty, value, &mut key));
                 match by_key.get(key.as_slice()) {
                     Some(at) => *at,
                     None => {
@@ -128,7 +128,7 @@ impl Run<'_, '_> {
         self.project(&call.args, cx, row, args)?;
         let valued = args.first().is_some_and(|value| !value.is_null());
         if let Some(seen) = &mut state.seen {
-            let key = row_key(args);
+            let key = row_key(args, &call.args);
             let bytes = key.len() + SEEN_LEN;
             if !seen.insert(key) {
                 return Ok(valued);

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use types::{Datum, PgType, Row, row_memory};
+use types::{Datum, Row, row_memory};
 
 use super::node::Emit;
-use super::row_key::push_key;
+use super::row_key::push_key_of;
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::{BoundExpr, eval_filter, eval_ref};
 use crate::memory_bound::Held;
@@ -98,13 +98,10 @@ impl Run<'_, '_> {
         let ctx = cx.row(row);
         for expr in keys {
             let value = eval_ref(expr, &ctx).map_err(|error| self.halt(error))?;
-            match &*value {
-                Datum::Null => return Ok(false),
-                Datum::Text(text) if expr.ty == PgType::Bpchar => {
-                    push_key(&Datum::text(text.trim_end_matches(' ')), out);
-                }
-                value => push_key(value, out),
+            if value.is_null() {
+                return Ok(false);
             }
+            push_key_of(expr.ty, &value, out);
         }
         Ok(true)
     }

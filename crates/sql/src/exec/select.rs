@@ -8,7 +8,7 @@ use tenant::RowLocked;
 use tenant::locks::{RowLock, WaitPolicy};
 use types::{Datum, Row, row_memory};
 
-use super::row_key::{push_key, row_key};
+use super::row_key::{push_key_of, row_key};
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::{BoundExpr, EvalCtx, Volatility, eval};
 use crate::memory_bound::{Held, require_row_len};
@@ -161,10 +161,12 @@ impl Run<'_, '_> {
             let key = match &plan.distinct {
                 DistinctPlan::On(columns) => {
                     let mut key = Vec::new();
-                    columns.iter().for_each(|column| push_key(&row[*column], &mut key));
+                    columns
+                        .iter()
+                        .for_each(|column| push_key_of(plan.project[*column].ty, &row[*column], &mut key));
                     key.into_boxed_slice()
                 }
-                _ => row_key(&row[..plan.visible]),
+                _ => row_key(&row[..plan.visible], &plan.project),
             };
             let bytes = key.len() + SEEN_LEN;
             if !seen.insert(key) {

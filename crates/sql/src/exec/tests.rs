@@ -247,6 +247,22 @@ fn a_row_that_refers_to_itself_by_nan_is_changed_once() {
 }
 
 #[test]
+fn blanks_behind_a_char_do_not_tell_rows_apart() {
+    let (mut bench, mut session) =
+        after("CREATE TABLE t (a char(2), b char(3), n int); INSERT INTO t VALUES ('x', 'x', 1)");
+    let values = "(VALUES ('a'::char(2), 1), ('a'::char(3), 2), ('b'::char(2), 3)) v (c, n)";
+    for (sql, expected) in [
+        (format!("SELECT count(DISTINCT c) FROM {values}"), vec!["2"]),
+        (format!("SELECT count(*) FROM (SELECT DISTINCT c FROM {values}) s"), vec!["2"]),
+        (format!("SELECT sum(n) FROM {values} GROUP BY c"), vec!["3", "3"]),
+        (format!("SELECT DISTINCT ON (c) n FROM {values} ORDER BY c, n"), vec!["1", "3"]),
+        ("SELECT count(*) FROM t JOIN t u ON t.a = u.b".to_owned(), vec!["1"]),
+    ] {
+        assert_eq!(bench.run(&mut session, &sql).lines(), expected, "{sql}");
+    }
+}
+
+#[test]
 fn the_systems_tables_are_found_before_those_of_the_same_name() {
     let (mut bench, mut session) =
         after("CREATE TABLE pg_class (a int); INSERT INTO public.pg_class VALUES (1)");
