@@ -185,13 +185,17 @@ impl Gathering {
     }
 }
 
+/// Bytes of the longest value that is kept for a bound: the catalog keeps none that is longer.
+const BOUND_LEN_MAX: usize = 1 << 10;
+
 /// Values of one column so far.
 struct Column {
     ty: PgType,
     nulls: u64,
     bytes: u64,
     distinct: Distinct,
-    bounds: Option<(Datum, Datum)>,
+    /// The smallest and the largest; `Some(None)` once one of them was long.
+    bounds: Option<Option<(Datum, Datum)>>,
 }
 
 impl Column {
@@ -212,13 +216,22 @@ impl Column {
         if matches!(self.ty, PgType::Json | PgType::Jsonb) {
             return;
         }
+        let short = || (value.heap_bytes() <= BOUND_LEN_MAX).then(|| value.clone());
         match &mut self.bounds {
-            None => self.bounds = Some((value.clone(), value.clone())),
-            Some((low, high)) => {
-                if types::compare(value, low).is_lt() {
-                    *low = value.clone();
-                } else if types::compare(value, high).is_gt() {
-                    *high = value.clone();
+            None => self.bounds = Some(short().zip(short())),
+            Some(None) => {}
+            Some(Some((low, high))) => {
+                let (bound, is_beyond) = if types::compare(value, low).is_lt() {
+                    (low, true)
+                } else {
+                    let is_beyond = types::compare(value, high).is_gt();
+                    (high, is_beyond)
+                };
+                if is_beyond {
+                    match short() {
+                        Some(value) => *bound = value,
+                        None => self.bounds = Some(None),
+                    }
                 }
             }
         }
@@ -230,7 +243,7 @@ impl Column {
             null_fraction: if rows == 0 { 0.0 } else { self.nulls as f64 / rows as f64 },
             distinct: self.distinct.estimate().min(filled as f64),
             width: if filled == 0 { 0 } else { u32::try_from(self.bytes / filled).unwrap_or(u32::MAX) },
-            bounds: self.bounds.map(Box::new),
+            bounds: self.bounds.flatten().map(Box::new),
         }
     }
 }
@@ -299,6 +312,22 @@ mod tests {
     fn many_distinct_values_are_estimated_within_a_tenth() {
         let estimate = distinct_of(0..200_000);
         assert!((180_000.0..220_000.0).contains(&estimate), "{estimate}");
+    }
+
+    #[test]
+    fn long_values_are_no_bounds() {
+        let mut column = Column::new(PgType::Text);
+        for text in ["b".repeat(10), "c".repeat(5000), "a".repeat(10)] {
+            column.add(&Datum::text(text));
+        }
+        assert_eq!(column.bounds, Some(None));
+        assert!(column.finish(3).bounds.is_none());
+        let mut column = Column::new(PgType::Text);
+        for text in ["b".repeat(10), "c".repeat(10), "bb".repeat(5000), "a".repeat(20)] {
+            column.add(&Datum::text(text));
+        }
+        let bounds = column.finish(4).bounds.expect("the extremes are short");
+        assert_eq!(*bounds, (Datum::text("a".repeat(20)), Datum::text("c".repeat(10))));
     }
 
     #[test]
