@@ -16,7 +16,7 @@ use crate::expr::{
 use crate::system::{FoundRelation, find_relation};
 
 /// Views within views, at most.
-const VIEW_DEPTH_MAX: usize = 32;
+const VIEW_DEPTH_MAX: usize = 128;
 
 /// Binds one statement.
 pub(super) struct Binder<'a> {
@@ -339,10 +339,11 @@ impl<'a> Binder<'a> {
         {
             let mut views = self.views.borrow_mut();
             let nesting = nesting + views.last().map_or(0, |around| around.nesting);
-            if nesting > base::limits::NESTING_MAX {
+            let is_again = views.iter().any(|frame| frame.view == view);
+            if !is_again && (views.len() >= VIEW_DEPTH_MAX || nesting > base::limits::NESTING_MAX) {
                 return Err(crate::parse::too_deep());
             }
-            if views.len() >= VIEW_DEPTH_MAX || views.iter().any(|frame| frame.view == view) {
+            if is_again {
                 return Err(SqlError::new(
                     SqlState::INVALID_OBJECT_DEFINITION,
                     "infinite recursion detected in rules for relation",

@@ -186,6 +186,23 @@ fn subqueries_in_copies_of_operands_are_bound_and_looked_through_once() {
         assert_eq!(bench.run(session, "EXECUTE q(2, 'b')").lines(), ["f|t"]);
     });
 }
+
+#[test]
+fn views_may_use_each_other_in_long_chains() {
+    on_a_workers_stack(|bench, session| {
+        bench.run(session, "CREATE VIEW v0 AS SELECT id FROM t");
+        for i in 1..128 {
+            bench.run(session, &format!("CREATE VIEW v{i} AS SELECT id FROM v{}", i - 1));
+        }
+        assert_eq!(bench.run(session, "SELECT id FROM v127 WHERE id = 3").lines(), ["3"]);
+        let found = state(bench, session, "CREATE VIEW v128 AS SELECT id FROM v127; SELECT id FROM v128");
+        assert_eq!(found, Some(SqlState::STATEMENT_TOO_COMPLEX));
+        bench.run(session, "CREATE OR REPLACE VIEW v0 AS SELECT id FROM v1");
+        let found = state(bench, session, "SELECT id FROM v2");
+        assert_eq!(found, Some(SqlState::INVALID_OBJECT_DEFINITION));
+    });
+}
+
 #[test]
 fn more_tokens_than_memory_should_hold_are_refused() {
     on_a_workers_stack(|bench, session| {
