@@ -14,6 +14,7 @@ mod literals;
 mod nesting;
 mod options;
 mod pace;
+mod parts;
 mod print;
 mod privilege;
 mod respell;
@@ -156,7 +157,7 @@ fn read_script(sql: &str, pace: &Pace) -> SqlResult<Vec<ScriptStatement>> {
     let tokens = tokens_of(sql, pace)?;
     let mut statements = Vec::new();
     let mut offsets = tokens::Offsets::new(sql);
-    for part in tokens.split(|token| token.token == Token::SemiColon) {
+    for part in parts::parts(&tokens) {
         let Some((start, end)) = part_bounds(&mut offsets, part) else { continue };
         if statements.len() == STATEMENTS_MAX {
             let message = format!("a script may have {STATEMENTS_MAX} statements");

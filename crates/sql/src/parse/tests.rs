@@ -18,6 +18,28 @@ fn a_script_is_split_at_semicolons_outside_of_strings() {
 }
 
 #[test]
+fn a_rule_of_several_actions_and_a_routines_body_are_one_statement() {
+    let whole = [
+        "CREATE RULE r AS ON INSERT TO t DO ALSO (INSERT INTO log VALUES (new.a); UPDATE n SET n = (n + 1);)",
+        "create or replace rule r as on delete to t do (select 1; select 2)",
+        "CREATE FUNCTION public.begin(begin int) RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT CASE WHEN true THEN 1 END; END",
+        "CREATE OR REPLACE PROCEDURE p() BEGIN ATOMIC DELETE FROM t; END",
+    ];
+    let script = parse_script(&(whole.join(";\n") + "; BEGIN; SELECT 1; END")).unwrap();
+    let texts: Vec<_> = script.iter().map(|s| s.sql.as_str()).collect();
+    assert_eq!(texts, [&whole[..], &["BEGIN", "SELECT 1", "END"]].concat());
+    for statement in &script[..whole.len()] {
+        assert!(
+            matches!(statement.statement, ParsedStatement::Utility(Utility::Refused(_))),
+            "{}",
+            statement.sql
+        );
+    }
+    assert_eq!(error("SELECT (1; SELECT 2").state(), SqlState::SYNTAX_ERROR);
+}
+}
+
+#[test]
 fn a_script_of_many_statements_is_cut_in_one_pass() {
     let script = "select 'ä\n', 1;".repeat(20_000);
     let parsed = parse_script(&script).unwrap();
