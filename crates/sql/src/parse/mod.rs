@@ -278,17 +278,23 @@ const UNREAD: &[(&[&str], &str)] = &[
     (&["WITH", "NO", "DATA"], "WITH NO DATA"),
 ];
 
-/// The refusal of a clause of a table's statement that `sqlparser` stumbled over: of [`UNREAD`], or an exclusion constraint.
+/// The refusal of a clause of a table's or a view's statement that `sqlparser` stumbled over: of [`UNREAD`], an exclusion constraint, WITH CHECK OPTION.
 fn refused_clause(part: &[TokenWithSpan]) -> Option<SqlError> {
     let solid: Vec<&TokenWithSpan> =
         part.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     let is = |at: usize, word: &str| solid.get(at).is_some_and(|token| tokens::is_word(token, word));
-    if !is(0, "CREATE") && !is(0, "ALTER") || !(1..solid.len()).any(|at| is(at, "TABLE")) {
+    if !is(0, "CREATE") && !is(0, "ALTER") {
         return None;
     }
     let stands = |words: &[&str]| {
         (2..solid.len()).any(|at| words.iter().enumerate().all(|(i, word)| is(at + i, word)))
     };
+    if (1..4).any(|at| is(at, "VIEW")) {
+        return stands(&["CHECK", "OPTION"]).then(|| SqlError::unsupported("WITH CHECK OPTION"));
+    }
+    if !(1..solid.len()).any(|at| is(at, "TABLE")) {
+        return None;
+    }
     if let Some((_, what)) = UNREAD.iter().find(|(words, _)| stands(words)) {
         return Some(SqlError::unsupported(what));
     }

@@ -37,6 +37,14 @@ fn a_rule_of_several_actions_and_a_routines_body_are_one_statement() {
     }
     assert_eq!(error("SELECT (1; SELECT 2").state(), SqlState::SYNTAX_ERROR);
 }
+
+#[test]
+fn a_check_of_what_goes_through_a_view_is_refused() {
+    for option in ["WITH CHECK OPTION", "with local check option", "WITH CASCADED CHECK OPTION"] {
+        let refused = error(&format!("CREATE OR REPLACE VIEW v AS SELECT a FROM t WHERE a > 0 {option}"));
+        assert_eq!(refused.state(), SqlState::FEATURE_NOT_SUPPORTED, "{option}");
+    }
+    assert_eq!(error("CREATE VIEW v AS SELECT a FROM t WITH CHECK").state(), SqlState::SYNTAX_ERROR);
 }
 
 #[test]
