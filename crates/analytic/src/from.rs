@@ -279,7 +279,7 @@ impl Binder<'_> {
         for (position, column) in table.live_columns() {
             let name = self.fresh();
             self.shared.note_column(&name, column.ty, column.typmod);
-            let arrow = value::arrow_type(column.ty, column.typmod);
+            let arrow = self.shared.arrow_type(column.ty, column.typmod);
             columns.push(RelColumn {
                 column: Column::new(Some(reference.clone()), name.clone()),
                 arrow,

@@ -35,7 +35,7 @@ use crate::shared::Shared;
 use crate::signalling::signals;
 use crate::spill::runtime_env;
 use crate::spilling::{MergeJoins, WholeSorts};
-use crate::value;
+use crate::value::{self, NO_DECIMAL};
 use crate::wide_rows::WideRows;
 use crate::window_rows::WindowMemory;
 
@@ -80,6 +80,7 @@ pub fn describe(
         QueryControl::default(),
     ));
     let params = ParamTypes::new(parameter_types);
+    shared.keep_numerics_opaque();
     // Row by row evaluation takes every subquery, so that one attempt binds.
     let (relation, _) = Binder::new(shared, &params, true).query(query, None)?;
     Ok((params.finish()?, fields(&relation)))
@@ -119,6 +120,7 @@ fn deliver(
     let limits = request.limits;
     let params = ParamTypes::new(&request.parameter_types);
     if request.deliver == Deliver::DescribeOnly {
+        shared.keep_numerics_opaque();
         let (relation, _) = Binder::new(shared, &params, true).query(&request.query, None)?;
         sql::plan::require_few_columns(relation.star.len())?;
         say(AnalyticEvent::Columns { parameters: params.finish()?, fields: fields(&relation) });
@@ -150,13 +152,23 @@ fn deliver(
         }
     };
     let mut work = pin!(async {
-        let mut said = Said::default();
-        match attempt(Memory::AsIsFastest, &mut said).await {
-            Err(error) if error.state() == SqlState::OUT_OF_MEMORY && !said.rows => {
-                control.run_again();
-                attempt(Memory::Spilling, &mut said).await
+        let (mut said, mut memory) = (Said::default(), Memory::AsIsFastest);
+        loop {
+            let result = attempt(memory, &mut said).await;
+            let Err(error) = &result else { return result };
+            let is_tried_again = match memory {
+                _ if said.rows => false,
+                _ if error.message() == NO_DECIMAL => !shared.keep_numerics_opaque(),
+                Memory::AsIsFastest => error.state() == SqlState::OUT_OF_MEMORY,
+                Memory::Spilling => false,
+            };
+            if !is_tried_again {
+                return result;
             }
-            result => result,
+            if error.state() == SqlState::OUT_OF_MEMORY {
+                memory = Memory::Spilling;
+            }
+            control.run_again();
         }
     });
     // Operators give way every so many batches, also those that have nothing to say for long.
@@ -176,7 +188,7 @@ enum Memory {
     Spilling,
 }
 
-/// What has been said of a query that may be attempted twice.
+/// What has been said of a query that may be attempted again.
 #[derive(Default)]
 struct Said {
     columns: bool,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::limits::ROW_LEN_MAX;
 use base::{SqlError, SqlResult};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::execution::memory_pool::MemoryReservation;
 use rustc_hash::FxHashSet;
 use sql::MemoryBound;
@@ -20,6 +21,7 @@ use types::{Datum, PgType, TypeMod};
 
 use crate::built_arrays::BuiltArrays;
 use crate::catalog::MadeTables;
+use crate::value;
 
 /// A constant that is repeated for all rows of a batch takes this at most.
 const LITERALS_BYTES_MAX: usize = 64 << 20;
@@ -48,6 +50,8 @@ pub(crate) struct Shared {
     /// Of constants that are worked out while the query is planned, which happens several times.
     folding: MemoryBound,
     is_planning: AtomicBool,
+    /// No numeric is kept as Arrow's decimal: one has a value that decimals lack.
+    opaque_numerics: AtomicBool,
     /// The query's own text signals sessions, where it may.
     signals: AtomicBool,
     /// Bytes of the longest constant or parameter that the plan names.
@@ -86,6 +90,7 @@ impl Shared {
             values,
             folding,
             is_planning,
+            opaque_numerics: AtomicBool::new(false),
             signals: AtomicBool::new(false),
             longest_literal,
         }
@@ -105,6 +110,17 @@ impl Shared {
     /// Whether what is evaluated now is a constant of the plan.
     pub(crate) fn is_planning(&self) -> bool {
         self.is_planning.load(Ordering::Relaxed)
+    }
+
+    /// From now on plans keep numerics as they are, which is slower; answers whether they did before.
+    pub(crate) fn keep_numerics_opaque(&self) -> bool {
+        self.opaque_numerics.swap(true, Ordering::Relaxed)
+    }
+
+    /// The Arrow type of a column or expression.
+    pub(crate) fn arrow_type(&self, ty: PgType, typmod: TypeMod) -> DataType {
+        let opaque = ty == PgType::Numeric && self.opaque_numerics.load(Ordering::Relaxed);
+        value::arrow_type(ty, if opaque { TypeMod::NONE } else { typmod })
     }
 
     /// Says whether the query may signal sessions.

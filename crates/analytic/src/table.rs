@@ -44,7 +44,7 @@ impl TableScan {
     pub(crate) fn new(table: Arc<Table>, columns: Vec<(String, usize)>, shared: Arc<Shared>) -> TableScan {
         let fields = columns.iter().map(|(name, position)| {
             let column = &table.columns[*position];
-            Field::new(name, value::arrow_type(column.ty, column.typmod), true)
+            Field::new(name, shared.arrow_type(column.ty, column.typmod), true)
         });
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         TableScan { table, columns, schema, shared }
@@ -69,7 +69,7 @@ impl TableScan {
     /// A literal as a value of the column, if it can be one exactly.
     fn key_value(&self, position: usize, literal: &ScalarValue) -> Option<Datum> {
         let column = &self.table.columns[position];
-        let arrow = value::arrow_type(column.ty, column.typmod);
+        let arrow = self.shared.arrow_type(column.ty, column.typmod);
         if literal.is_null() || literal.data_type() != arrow || value::is_opaque(column.ty, &arrow) {
             return None;
         }

@@ -247,7 +247,7 @@ impl<'b, 'a> Translator<'b, 'a> {
 
     /// A value as a literal.
     pub(crate) fn constant(&self, value: &Datum, ty: PgType, typmod: TypeMod) -> SqlResult<Typed> {
-        let mut arrow = value::arrow_type(ty, typmod);
+        let mut arrow = self.binder.shared.arrow_type(ty, typmod);
         if let (PgType::Numeric, Datum::Numeric(n)) = (ty, value)
             && let Some((digits, scale)) = value::decimal_shape(n)
         {
@@ -507,7 +507,7 @@ impl<'b, 'a> Translator<'b, 'a> {
     }
 
     pub(crate) fn call(&self, body: Body, args: Vec<Typed>, ty: PgType, typmod: TypeMod) -> SqlResult<Typed> {
-        let arrow = value::arrow_type(ty, typmod);
+        let arrow = self.binder.shared.arrow_type(ty, typmod);
         let types = args.iter().map(|a| a.ty).collect();
         let udf = self.binder.function(body, types, ty, arrow.clone());
         let expr = apply(udf, args.into_iter().map(|a| a.expr).collect());

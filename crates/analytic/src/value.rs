@@ -25,7 +25,12 @@ use types::{Datum, ElementType, FormatContext, Numeric, PgType, TypeMod};
 /// Most digits of a declared numeric that is kept as Arrow's decimal; larger ones are opaque.
 const DECIMAL_DIGITS_MAX: u16 = 38;
 
-/// The Arrow type of a column or expression of type `ty`.
+/// What [`unscaled`] fails with: until rows of it were said a query starts over with its numerics opaque.
+pub(crate) const NO_DECIMAL: &str =
+    "NaN or an infinity as numeric(p,s) behind the first rows of an analytical query is not supported";
+
+/// The Arrow type of a column or expression of type `ty`, as [`Shared::arrow_type`](crate::shared::Shared::arrow_type) says
+/// it of one that may have a modifier.
 pub(crate) fn arrow_type(ty: PgType, typmod: TypeMod) -> DataType {
     match ty {
         PgType::Bool => DataType::Boolean,
@@ -330,9 +335,12 @@ fn mismatch(ty: PgType, value: &Datum) -> SqlError {
 }
 
 /// `n` as a whole number of units of `scale`, for Arrow's decimal.
+///
+/// # Errors
+/// 0A000 with [`NO_DECIMAL`].
 pub(crate) fn unscaled(n: &Numeric, scale: i8) -> SqlResult<i128> {
-    n.to_unscaled(scale as u16)
-        .ok_or_else(|| SqlError::unsupported(format!("the numeric value {n} in an analytical query")))
+    let units = n.to_unscaled(scale as u16);
+    units.ok_or_else(|| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, NO_DECIMAL))
 }
 
 /// Precision and scale of Arrow's decimal that holds `n` with its display scale.

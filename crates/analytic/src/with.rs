@@ -19,7 +19,6 @@ use crate::error::Planned;
 use crate::fresh_rows::Fresh;
 use crate::relation::{RelColumn, Relation};
 use crate::translate::{Typed, bare, field};
-use crate::value;
 
 /// A name that WITH gives to a query.
 #[derive(Clone, Debug)]
@@ -127,7 +126,7 @@ impl Binder<'_> {
         let base = self.finish_unknown(self.set_expr(left, outer)?.0)?;
         let base = self.rename_columns(base)?;
         // What the first rows are kept in may not hold those of later steps; only a declared scale is all steps'.
-        let forms: Vec<_> = base.columns.iter().map(|c| value::arrow_type(c.ty, c.typmod)).collect();
+        let forms: Vec<_> = base.columns.iter().map(|c| self.shared.arrow_type(c.ty, c.typmod)).collect();
         let base = self.reshape(base, &forms)?;
         let work = self.work_table(name, &base, aliases)?;
         self.ctes.borrow_mut().push(CommonTable { name: name.to_owned(), relation: work.0 });

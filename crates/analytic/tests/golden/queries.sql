@@ -325,3 +325,5 @@ select p.id, x.n from parent p left join lateral (select count(*) as n from chil
 select p.id, x.g from parent p left join lateral generate_series(1, p.id) as x(g) on x.g % 2 = 0 where p.id < 5 order by 1, 2;
 select id from parent where nullif(id, 3) not in (1, 2) or nullif(id, 3) not in (4, 5) order by id limit 5;
 select id, nullif(id, 3) not in (1, 2) or nullif(id, 3) not in (4, 5), nullif(id, 3) in (1) and nullif(id, 3) in (2), nullif(id, 3) in (1, 2) and nullif(id, 3) not in (1, null) from parent where id < 6 order by id;
+select sum(x), max(x), count(*), count(distinct x) from (select (case id when 2 then 'NaN' else '1.5' end)::numeric(5, 2) as x from parent) q;
+select x, count(*), x * 2, x > 1, round(x) from (select (case id % 3 when 2 then 'NaN' else id::text end)::numeric(5, 2) as x from parent where id < 7) q group by x order by x desc;
