@@ -1,6 +1,6 @@
 //! What of the promises the server keeps, and how often it meters them: one decision for all workers and volumes.
 //!
-//! Truth is the table `rowhouse.server`. The meters are told of their interval and not of the policy: what was promised stays promised, and what a
+//! Truth is the table `rowhouse.server`. The meters are told of their interval, and of the policy only whether limits are held: what was promised stays promised, and what a
 //! policy does not keep is on the ledger.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -55,5 +55,6 @@ impl ServerPolicy {
 
 fn put_in_force(shared: &Shared, policy: Policy) {
     shared.workers.iter().for_each(|seat| seat.handle.set_policy(policy));
+    shared.cpu_meters.set_limits_held(policy.limits());
     shared.volumes.set_policy(policy, shared.env.now());
 }

@@ -123,7 +123,10 @@ impl Volumes {
 
     /// Puts a policy in force on all of them.
     pub(crate) fn set_policy(&self, policy: Policy, now: Nanos) {
-        self.io.volumes().iter().for_each(|volume| volume.schedule.set_policy(policy, now));
+        for volume in self.io.volumes() {
+            volume.schedule.set_policy(policy, now);
+            volume.meter.set_limits_held(policy.limits());
+        }
         self.io.wake_all();
     }
 }

@@ -332,7 +332,12 @@ fn what_is_missed_while_the_server_held_a_tenant_up_is_the_systems_doing() {
 
 /// A tenant with a limit that is its reservation, half a core, with a task all the time; what it was given each second.
 fn missed_of(given: &[u64]) -> Vec<(u64, u64)> {
+    missed_where(true, given)
+}
+
+fn missed_where(limits_held: bool, given: &[u64]) -> Vec<(u64, u64)> {
     let meters = CpuMeters::new();
+    meters.set_limits_held(limits_held);
     let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
     let mut feed = CpuFeed::new(meters.clone());
     meters.set_terms(id(0), CpuTerms { max: Some(MilliCores(500)), ..terms(500) }, Nanos(0));
@@ -354,6 +359,8 @@ fn what_a_tenants_own_limit_kept_from_it_is_not_missed() {
     assert_eq!(missed_of(&[900, 50, 450]), [(0, 400), (50, 0), (50, 0)], "what others took is missed");
     // In two seconds as in one.
     assert_eq!(missed_of(&[900, 300, 300, 490]), [(0, 400), (0, 0), (0, 0), (10, 0)]);
+    // Where limits are not held they are no excuse.
+    assert_eq!(missed_where(false, &[900, 100, 500]), [(0, 400), (400, 0), (0, 0)]);
     // A limit stops nobody for longer than a second, with what a bucket holds.
     assert_eq!(missed_of(&[1000, 1000, 1000, 0, 490]), [(0, 500), (0, 500), (0, 500), (0, 0), (5, 0)]);
 }

@@ -145,13 +145,14 @@ impl CpuAudit {
         self.collected_at = now;
         self.demand = Arc::new(demand);
         let (demand, cores, known, meters) = (&self.demand, self.cores, self.records.len(), &self.meters);
+        let limits_held = meters.limits_held.load(Ordering::Relaxed);
         let mut next_end: Option<Nanos> = None;
         self.records.retain_mut(|record| {
             let meter = record.meter.clone();
             let mut in_force = meter.in_force();
             if record.is_cut && (now >= record.end || in_force.ended) {
                 in_force.advance(now);
-                if let Some(row) = record.end_interval(&mut in_force, demand, cores, now) {
+                if let Some(row) = record.end_interval(&mut in_force, demand, cores, limits_held, now) {
                     each(row);
                 }
                 record.end = end_of_interval(record.from, meters.interval_of(&in_force.terms));
@@ -241,6 +242,7 @@ impl Record {
         in_force: &mut InForce,
         demand: &Arc<Demand>,
         cores: u32,
+        limits_held: bool,
         now: Nanos,
     ) -> Option<LedgerRow> {
         // Another thread's clock may be ahead where a tenant goes as soon as it came.
@@ -257,7 +259,7 @@ impl Record {
         let given = u64::try_from(self.used).unwrap_or(0);
         self.used = self.used.min(0);
         let ahead = self.ahead;
-        self.ahead = match in_force.terms.max.filter(|_| unlimited == Nanos(0)) {
+        self.ahead = match in_force.terms.max.filter(|_| unlimited == Nanos(0) && limits_held) {
             Some(max) => {
                 let most = to_nanos(milli_core_nanos(max, LIMIT_DEBT_MAX));
                 (ahead + given).saturating_sub(allowed).min(most)

@@ -20,7 +20,7 @@
 mod audit;
 mod tally;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::{Nanos, TenantId};
@@ -128,6 +128,8 @@ pub struct CpuMeters {
     interval: AtomicU64,
     /// What the internal tenant used on each worker, in nanoseconds; wraps around.
     of_system: Mutex<Vec<Arc<AtomicU64>>>,
+    /// Whether limits stop anybody.
+    limits_held: AtomicBool,
 }
 
 impl Default for CpuMeters {
@@ -137,6 +139,7 @@ impl Default for CpuMeters {
             of_system: Mutex::default(),
             version: AtomicU64::new(0),
             interval: AtomicU64::new(CpuTerms::INTERVAL_DEFAULT.0),
+            limits_held: AtomicBool::new(true),
         }
     }
 }
@@ -153,6 +156,11 @@ impl CpuMeters {
         if self.interval.swap(interval.0, Ordering::Relaxed) != interval.0 {
             self.version.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// Whether tenants' limits are held, as they are unless this says otherwise: one that is not stops nobody, and is no excuse for what a tenant misses.
+    pub fn set_limits_held(&self, are_held: bool) {
+        self.limits_held.store(are_held, Ordering::Relaxed);
     }
 
     fn interval_of(&self, terms: &CpuTerms) -> Nanos {

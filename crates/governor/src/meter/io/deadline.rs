@@ -309,7 +309,7 @@ fn priced<'a, P: AsRef<Pace>>(
 }
 
 /// A tenant's own limits, walked through by its pending requests one after the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Opening {
     iops: (u64, Ticks),
     bandwidth: (u64, Ticks),

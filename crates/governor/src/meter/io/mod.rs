@@ -126,7 +126,8 @@ impl IoMeter {
         usage.given += cost;
         usage.requests += 1;
         if let Some((deadline, _)) = met.filter(|(deadline, _)| *deadline != NO_DEADLINE) {
-            let deadline = deadline.saturating_add_signed(lane.shift).max(lane.standing.opening().at());
+            let deadline =
+                deadline.saturating_add_signed(lane.shift).max(self.volume.opening_of(&lane.standing).at());
             usage.delays.record(nanos(ticks(now).saturating_sub(deadline)));
         }
         let arrival = met.map_or(ticks(now), |(_, arrival)| arrival);
@@ -215,7 +216,7 @@ impl IoMeter {
             let (index, tenant) = self.open[at];
             let lane = &mut self.lanes[index as usize];
             let usage = &mut self.usages[at];
-            let mut opening = lane.standing.opening();
+            let mut opening = self.volume.opening_of(&lane.standing);
             let (mut first_due, mut first_missed, mut first_later) = (None, None, None);
             self.pending.iter_mut(&lane.pending, |pending| {
                 let due = pending.deadline.saturating_add_signed(lane.shift);

@@ -1,12 +1,12 @@
 //! One volume as the meters of all workers share it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::deadline::Standing;
+use super::deadline::{Opening, Standing};
 use super::occupancy::Occupancy;
 use crate::meter::Resource;
 use crate::promise::IoPromise;
@@ -31,6 +31,8 @@ pub struct IoMeterVolume {
     iops: AtomicU64,
     depth: AtomicU32,
     iops_limit: AtomicU64,
+    /// Whether tenants' limits hold anything up.
+    limits_held: AtomicBool,
     pub(super) in_flight: Occupancy,
     tenants: Mutex<FxHashMap<TenantId, Arc<Standing>>>,
 }
@@ -44,6 +46,7 @@ impl IoMeterVolume {
             iops: AtomicU64::new(0),
             depth: AtomicU32::new(0),
             iops_limit: AtomicU64::new(0),
+            limits_held: AtomicBool::new(true),
             in_flight: Occupancy::default(),
             tenants: Mutex::default(),
         })
@@ -54,6 +57,16 @@ impl IoMeterVolume {
         self.iops.store(capacity.iops, Ordering::Relaxed);
         self.depth.store(capacity.depth, Ordering::Relaxed);
         self.iops_limit.store(capacity.iops_limit.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Whether tenants' limits are held, as they are unless this says otherwise: one that is not is no excuse for what a tenant misses.
+    pub fn set_limits_held(&self, are_held: bool) {
+        self.limits_held.store(are_held, Ordering::Relaxed);
+    }
+
+    /// From when on a tenant's own limits let its next requests through, as it stands.
+    pub(super) fn opening_of(&self, standing: &Standing) -> Opening {
+        if self.limits_held.load(Ordering::Relaxed) { standing.opening() } else { Opening::default() }
     }
 
     /// The promise by which `tenant` is metered from `now` on, and what a missed I/O of it costs, in millionths. Tell the scheduler
