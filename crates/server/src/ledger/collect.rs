@@ -86,6 +86,36 @@ fn minute_of(env: &Env, at: Nanos) -> WallMinute {
     WallMinute::of_unix_seconds(u64::try_from(unix / 1_000_000).unwrap_or(0))
 }
 
+/// How long the wall's clock has gone with the server's before it says how old what is kept of the ledger is: one that is wrong for a while, at the machine's start or by a slip,
+/// drops nothing.
+const STEADY_AFTER: Nanos = Nanos::from_secs(3600);
+
+/// By how much more or less the two may go between two looks.
+const STEP_MAX: Nanos = Nanos::from_secs(60);
+
+/// The wall's clock against the server's.
+#[derive(Default)]
+struct Steadiness {
+    /// Microseconds of the wall's clock and the time of the server's at the last look.
+    last: Option<(i64, Nanos)>,
+    since: Nanos,
+}
+
+impl Steadiness {
+    /// Whether the wall's clock has gone with the server's for long enough by `now`.
+    fn look(&mut self, wall_micros: i64, now: Nanos) -> bool {
+        let before = self.last.replace((wall_micros, now));
+        let is_step = before.is_none_or(|(wall, at)| {
+            let went = i128::from(wall_micros) - i128::from(wall);
+            (went * 1000 - i128::from((now - at).0)).unsigned_abs() > u128::from(STEP_MAX.0)
+        });
+        if is_step {
+            self.since = now;
+        }
+        now - self.since >= STEADY_AFTER
+    }
+}
+
 struct Collector {
     shared: Weak<Shared>,
     cpu: CpuAudit,
@@ -101,6 +131,7 @@ struct Collector {
     /// `None` before it is opened, and if it cannot be written: the operator was told.
     history: Option<HistoryWriter>,
     unwritten: Unwritten,
+    steadiness: Steadiness,
     env: Env,
     pause_min: Nanos,
     names: Arc<Names>,
@@ -131,6 +162,7 @@ impl Collector {
             rollup: RollUp::default(),
             history: None,
             unwritten: Unwritten::default(),
+            steadiness: Steadiness::default(),
             env: shared.env.clone(),
             pause_min: PAUSE_MAX,
             names: Arc::default(),
@@ -188,6 +220,10 @@ impl Collector {
         is_news |= self.forget_old(now);
         let minute = minute_of(&self.env, now);
         let over = self.rollup.take_ended(minute);
+        let is_steady = self.steadiness.look(self.env.clock.unix_micros(), now);
+        if let Some(history) = &mut self.history {
+            history.set_clock_steady(is_steady);
+        }
         // What was not written before is tried again when a minute ends.
         if !over.is_empty() {
             self.write(over, minute);
@@ -268,5 +304,28 @@ impl Collector {
             }
         }
         self.row_count < before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_is_steady_after_an_hour() {
+        let second = |n: u64| Nanos::from_secs(n);
+        let mut steadiness = Steadiness::default();
+        let look =
+            |steadiness: &mut Steadiness, wall: i64, now: u64| steadiness.look(wall * 1_000_000, second(now));
+        assert!(!look(&mut steadiness, 1_000, 5));
+        assert!(!look(&mut steadiness, 1_000 + 3_590, 5 + 3_599), "it may go a little apart");
+        assert!(look(&mut steadiness, 1_000 + 3_591, 5 + 3_600));
+        // Ahead by 70 days, and back.
+        let days = 70 * 86_400;
+        assert!(!look(&mut steadiness, 1_000 + 3_592 + days, 5 + 3_601));
+        assert!(!look(&mut steadiness, 1_000 + 3_652 + days, 5 + 3_661));
+        assert!(!look(&mut steadiness, 1_000 + 3_653, 5 + 3_662));
+        assert!(!look(&mut steadiness, 1_000 + 3_653 + 3_599, 5 + 3_662 + 3_599));
+        assert!(look(&mut steadiness, 1_000 + 3_653 + 3_600, 5 + 3_662 + 3_600));
     }
 }

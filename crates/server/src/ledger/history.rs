@@ -50,6 +50,8 @@ pub(super) struct HistoryWriter {
     open: Option<(u32, File, u64)>,
     /// The day, and where in its file a block begins that could not be appended: it goes, or it would count twice once it is appended again.
     failed: Option<(u32, u64)>,
+    /// Whether the wall's clock says how old what is kept is.
+    is_clock_steady: bool,
 }
 
 struct Segment {
@@ -276,7 +278,12 @@ impl HistoryWriter {
             }
             segments.push(Segment { day, resolution, bytes: ByteCount(blocks.whole_len) });
         }
-        Ok(HistoryWriter { history, retention, segments, open: None, failed: None })
+        Ok(HistoryWriter { history, retention, segments, open: None, failed: None, is_clock_steady: true })
+    }
+
+    /// Whether the wall's clock is to be believed for how old what is kept is: while it is not, nothing is dropped for its age.
+    pub(super) fn set_clock_steady(&mut self, is_steady: bool) {
+        self.is_clock_steady = is_steady;
     }
 
     /// Appends what ended by `now`, durably, and drops or merges what is beyond the retention. Blocks.
@@ -347,6 +354,7 @@ impl HistoryWriter {
     }
 
     fn keep_within(&mut self, now: WallMinute) -> io::Result<()> {
+        let now = if self.is_clock_steady { now } else { WallMinute(0) };
         loop {
             let of = |segment: &Segment| RollUpSegment {
                 last: WallMinute((segment.day + 1) * MINUTES_A_DAY - 1),
@@ -452,6 +460,23 @@ mod tests {
         bytes[whole + 9] ^= 1;
         env.disk.write_small_atomic(&path, &bytes, 0o600).unwrap();
         assert_eq!(given(&history).len(), 2);
+    }
+
+    #[test]
+    fn nothing_goes_for_its_age_while_the_clock_is_not_steady() {
+        let world = World::new(8);
+        let env = world.env();
+        let history = History::new(env.disk.clone(), Path::new("/data"));
+        let mut writer = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        let first = DAY * MINUTES_A_DAY;
+        writer.append(&block(first, 1), WallMinute(first)).unwrap();
+        writer.set_clock_steady(false);
+        let ahead = first + 100 * MINUTES_A_DAY;
+        writer.append(&block(ahead, 2), WallMinute(ahead)).unwrap();
+        assert_eq!(given(&history), [(first, 1), (ahead, 2)]);
+        writer.set_clock_steady(true);
+        writer.append(&block(ahead + 1, 3), WallMinute(ahead + 1)).unwrap();
+        assert_eq!(given(&history), [(ahead, 2), (ahead + 1, 3)]);
     }
 
     #[test]
