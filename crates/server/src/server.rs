@@ -6,6 +6,7 @@
 mod first_start;
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 
@@ -495,9 +496,13 @@ fn run_worker(
     let log = log.clone();
     worker.set_flusher(move || log.end_turn(), flushing.run(id));
     let _ = tell.send(Ok((handle, priority)));
-    if let Err(error) = worker.run() {
-        // Its sockets and files are of no use any more, and what its tenants wait for there will never end.
-        tracing::error!(worker = id.0, %error, "a worker's completion ring failed");
-        std::process::abort();
+    match catch_unwind(AssertUnwindSafe(|| worker.run())) {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => tracing::error!(worker = id.0, %error, "a worker's completion ring failed"),
+        // A simulation reports it.
+        Err(panic) if env.io_backend() == "simulated" => resume_unwind(panic),
+        Err(_) => tracing::error!(worker = id.0, "a worker panicked outside of its tasks"),
     }
+    // Its sockets and files are of no use any more, and what its tenants wait for there will never end.
+    std::process::abort();
 }

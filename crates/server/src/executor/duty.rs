@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use base::TenantId;
 use env::RemoteWaker;
@@ -68,7 +68,9 @@ impl Duty {
         self.woken.flag.store(false, Ordering::Release);
         let Some(future) = &mut self.future else { return };
         let poll = || future.as_mut().poll(&mut Context::from_waker(&self.waker));
-        if supervise(TenantId::SYSTEM, poll).is_ready() {
+        if let Poll::Ready(ended) = supervise(TenantId::SYSTEM, poll) {
+            // Whoever commits waits for it.
+            assert!(ended.is_some(), "a worker cannot go on without its flusher");
             self.future = None;
         }
     }

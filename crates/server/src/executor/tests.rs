@@ -96,6 +96,14 @@ fn panic_ends_its_task_alone() {
 }
 
 #[test]
+fn a_worker_does_not_go_on_without_its_flusher() {
+    let (_env, mut worker) = worker();
+    worker.set_flusher(|| (), async { panic!("on purpose") });
+    let turn = std::panic::AssertUnwindSafe(|| worker.turn(Some(Nanos::from_millis(1))));
+    assert!(std::panic::catch_unwind(turn).is_err());
+}
+
+#[test]
 fn worker_that_ends_drops_all_its_tasks() {
     struct Count(Arc<AtomicUsize>);
     impl Drop for Count {
