@@ -201,6 +201,9 @@ fn at_home<T>(what: &str) -> EvalResult<T> {
 }
 
 impl SessionContext for Shared {
+    fn look(&self) -> EvalResult<()> {
+        Ok(self.check_cancelled()?)
+    }
     fn current_user(&self) -> String {
         self.context.user.clone()
     }

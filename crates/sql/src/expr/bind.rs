@@ -276,7 +276,7 @@ impl Binder<'_> {
 
     pub(super) fn literal(&self, value: &Value) -> SqlResult<BoundExpr> {
         Ok(match value {
-            Value::Number(text, _) => number(text)?,
+            Value::Number(text, _) => number(text, self.ctx)?,
             Value::Boolean(b) => BoundExpr::constant(Datum::Bool(*b), PgType::Bool),
             Value::Null => BoundExpr::constant(Datum::Null, PgType::Unknown),
             Value::Placeholder(name) => {
@@ -336,7 +336,7 @@ impl Binder<'_> {
                     && let Value::Number(text, _) = &value.value
                 {
                     // So that the least bigint is one.
-                    return number(&format!("-{text}"));
+                    return number(&format!("-{text}"), self.ctx);
                 }
                 "-"
             }
@@ -723,7 +723,7 @@ pub(super) fn unknown(text: &str) -> BoundExpr {
     BoundExpr::constant(Datum::Text(CompactString::new(text)), PgType::Unknown)
 }
 
-fn number(text: &str) -> SqlResult<BoundExpr> {
+fn number(text: &str, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'-')
         && let Ok(v) = text.parse::<i64>()
     {
@@ -736,6 +736,7 @@ fn number(text: &str) -> SqlResult<BoundExpr> {
     if outgrows(&value, text.len()) {
         // `1e131071`
         let text = Box::new(BoundExpr::constant(Datum::text(text), PgType::Text));
+    ctx.params.may_work_out();
         let cast = ExprKind::Cast { expr: text, how: CastContext::Explicit };
         return Ok(BoundExpr::new(PgType::Numeric, TypeMod::NONE, cast));
     }

@@ -1,6 +1,7 @@
 //! What binding an expression needs beside its scope: parameter types, the catalog's types, subqueries.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::fmt;
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
@@ -15,12 +16,50 @@ pub struct ParamTypes {
     types: RefCell<Vec<PgType>>,
     /// Whether `$n` may be used at all.
     allowed: bool,
+    asked: Asked,
+}
+
+/// Constants of up to some hundred milliseconds each between two looks at whether the statement is to end.
+const CONSTANTS_UNASKED: u32 = 4;
+
+/// Whose turn it takes to work constants out: a statement has as many of them as it likes, and it is bound at once.
+#[derive(Default)]
+struct Asked {
+    /// Whether the statement is to end; others may have had their turns when this returns.
+    host: Option<Box<dyn Fn() -> bool + Send>>,
+    constants: Cell<u32>,
+    is_to_end: Cell<bool>,
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Asked({})", self.constants.get())
+    }
 }
 
 impl ParamTypes {
     /// Parameters with the declared types first; `Unknown` where the client left it open.
     pub fn new(declared: &[PgType]) -> ParamTypes {
-        ParamTypes { types: RefCell::new(declared.to_vec()), allowed: true }
+        ParamTypes { types: RefCell::new(declared.to_vec()), allowed: true, asked: Asked::default() }
+    }
+
+    /// Has others have their turns while constants are worked out.
+    #[must_use]
+    pub(crate) fn at_length(mut self, asked: Box<dyn Fn() -> bool + Send>) -> ParamTypes {
+        self.asked.host = Some(asked);
+        self
+    }
+
+    /// Whether a constant may be worked out now, which may take long: not once the statement is to end, which whoever runs it will be told, too.
+    pub(super) fn may_work_out(&self) -> bool {
+        let Asked { host, constants, is_to_end } = &self.asked;
+        constants.set((constants.get() + 1) % CONSTANTS_UNASKED);
+        if constants.get() == 0
+            && let Some(host) = host
+        {
+            is_to_end.set(host());
+        }
+        !is_to_end.get()
     }
 
     /// For a statement that takes no parameters: `$1` is 42P02.

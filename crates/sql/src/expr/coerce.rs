@@ -8,6 +8,9 @@ use super::bind_context::BindContext;
 use super::fold::{fold, outgrows};
 use super::tree::{BoundExpr, ExprKind};
 
+/// Bytes of a literal from which on it may take a millisecond to read, whatever it is.
+const LONG_LITERAL_MIN: usize = 64 << 10;
+
 /// The name of `ty` in messages.
 pub(super) fn type_name(ty: PgType, ctx: &BindContext<'_>) -> String {
     format_type_in(ty, TypeMod::NONE, ctx.format.names.as_deref())
@@ -37,6 +40,9 @@ pub fn coerce(
             ExprKind::Const(Datum::Text(ref text)) => {
                 // An explicit cast of a literal cuts a long string off instead of refusing it.
                 // The fields of an interval say how its text is read.
+                if matches!(to, PgType::Numeric | PgType::Array(_)) || text.len() > LONG_LITERAL_MIN {
+                    ctx.params.may_work_out();
+                }
                 let read_as = if to == PgType::Interval { typmod } else { TypeMod::NONE };
                 let value = parse_text(text, to, read_as, ctx.format)?;
                 let value = types::apply_typmod(value, to, typmod, how)?;

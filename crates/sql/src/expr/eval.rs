@@ -35,6 +35,10 @@ pub fn eval_ref<'a>(expr: &'a BoundExpr, ctx: &EvalCtx<'a>) -> EvalResult<Cow<'a
         ExprKind::Call { function, args } => call(*function, args, ctx).map(Cow::Owned),
         ExprKind::Cast { expr: inner, how } => {
             let value = eval(inner, ctx)?;
+            if let (Datum::Text(_), PgType::Numeric) = (&value, expr.ty) {
+                // `1e131071`
+                ctx.look()?;
+            }
             let _held = held_by_cast(&value, expr.ty, ctx)?;
             Ok(Cow::Owned(types::cast(value, inner.ty, expr.ty, expr.typmod, *how, ctx.stmt.format)?))
         }
@@ -127,10 +131,13 @@ fn slice(
     Ok(Datum::array(array.element, items))
 }
 
+/// Bytes of arguments, made by other calls, from which on a call may take a millisecond.
+const LONG_ARGUMENTS_MIN: usize = 256 << 10;
+
 fn call(function: FunctionRef, args: &[BoundExpr], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let def = function.0;
     let mut values: SmallVec<[Datum; 3]> = SmallVec::with_capacity(args.len());
-    let mut held = ctx.held();
+    let (mut held, mut computed) = (ctx.held(), 0);
     for arg in args {
         let value = eval(arg, ctx)?;
         if def.strict && value.is_null() {
@@ -142,8 +149,12 @@ fn call(function: FunctionRef, args: &[BoundExpr], ctx: &EvalCtx<'_>) -> EvalRes
             ExprKind::Column(_) | ExprKind::Param(_) | ExprKind::Const(_) | ExprKind::Outer { .. }
         ) {
             held.argument(&value)?;
+            computed += value.heap_bytes();
         }
         values.push(value);
+    }
+    if computed > LONG_ARGUMENTS_MIN {
+        ctx.look()?;
     }
     (def.eval)(&values, ctx)
 }

@@ -77,6 +77,11 @@ pub trait SessionContext {
     fn transaction_id(&self) -> EvalResult<i64>;
     /// Returns once `seconds` have passed since the statement began to sleep.
     fn sleep(&self, seconds: f64) -> EvalResult<()>;
+    /// A call is about to be made that may take milliseconds, whatever it is given: now and then others have their turns, and the statement
+    /// may have to end.
+    fn look(&self) -> EvalResult<()> {
+        Ok(())
+    }
     /// The time now, in microseconds since 2000-01-01 UTC.
     fn clock(&self) -> i64;
     /// 64 random bits.
@@ -149,6 +154,14 @@ impl<'a> EvalCtx<'a> {
     /// 53200 if not.
     pub(super) fn room(&self, bytes: usize) -> EvalResult<()> {
         Ok(self.stmt.values.room(bytes)?)
+    }
+
+    /// To be said before what may take milliseconds: a row, or a list, may have thousands of it.
+    ///
+    /// # Errors
+    /// [`EvalError::Interrupted`] where the statement is to end.
+    pub(super) fn look(&self) -> EvalResult<()> {
+        self.stmt.session.look()
     }
 
     /// What an evaluation holds, none yet.

@@ -44,7 +44,8 @@ pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {
     let most = if ctx.fold_stable { Volatility::Stable } else { Volatility::Immutable };
     // Only calls with arguments: `pi()` is as cheap to call as to fold, and `now()` must not freeze.
     let has_children = !matches!(&expr.kind, ExprKind::Call { args, .. } if args.is_empty());
-    if !constant || !foldable_kind || !has_children || expr.volatility() > most {
+    if !constant || !foldable_kind || !has_children || expr.volatility() > most || !ctx.params.may_work_out()
+    {
         return expr;
     }
     let mut of = 0;

@@ -61,7 +61,12 @@ pub(super) struct StatementHost<'a, 'v> {
     asleep: Cell<Option<Nanos>>,
     /// The sequence that the role was last found to have the right to advance: asked once, not for every row.
     advances: Cell<Option<u32>>,
+    /// Calls that may have taken long since others had their turns.
+    unasked: Cell<u32>,
 }
+
+/// Calls of up to a third of a second each between two looks at whether the statement is to end, which take as long as a short call.
+const CALLS_UNASKED: u32 = 4;
 
 /// What a stopped statement waits for.
 pub(super) enum Stopped {
@@ -78,6 +83,7 @@ impl<'a, 'v> StatementHost<'a, 'v> {
             interrupt: RefCell::default(),
             asleep: Cell::default(),
             advances: Cell::default(),
+            unasked: Cell::default(),
         }
     }
 
@@ -139,6 +145,15 @@ fn lock_key(key: AdvisoryKey) -> LockKey {
 }
 
 impl SessionContext for StatementHost<'_, '_> {
+    fn look(&self) -> EvalResult<()> {
+        self.unasked.set((self.unasked.get() + 1) % CALLS_UNASKED);
+        match self.view.try_borrow_mut() {
+            Ok(mut view) if self.unasked.get() == 0 => self.keep(view.look()),
+            // Whoever has it asks soon.
+            _ => Ok(()),
+        }
+    }
+
     fn current_user(&self) -> String {
         self.parts.settings.borrow().role().name.clone()
     }

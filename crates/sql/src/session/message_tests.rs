@@ -421,3 +421,59 @@ fn a_cursor_gives_its_rows_to_an_execute_too() {
     assert_eq!(bench.run(&mut one, "FETCH PRIOR FROM c").lines(), ["3"]);
     bench.run(&mut one, "COMMIT");
 }
+
+#[test]
+fn many_constants_and_many_long_calls_in_a_row_are_looked_at_between_them() {
+    let (mut bench, _, _) = table();
+    let host = |yes_at| AskedHost { lone: LoneHost(World::new(7).env()), asked: AtomicUsize::new(0), yes_at };
+    for (from, one) in [
+        ("", "factorial(100)"),
+        ("", "1e5000"),
+        ("", "'1e5000'"),
+        ("", "length(substring('aab' from '(a)'))"),
+        (" FROM (VALUES (10, 'aab', '1e5000')) v (n, s, t)", "factorial(n)"),
+        (" FROM (VALUES (10, 'aab', '1e5000')) v (n, s, t)", "t::numeric"),
+        (" FROM (VALUES (10, 'aab', '1e5000')) v (n, s, t)", "length(substring(s from '(a)\\1'))"),
+        (" FROM (VALUES (10, 'aab', '1e5000')) v (n, s, t)", "length(upper(repeat(s, 100000)))"),
+    ] {
+        let sql = format!("SELECT 1{from} WHERE 5.5 IN ({})", vec![one; 100].join(", "));
+        let counting = Arc::new(host(usize::MAX));
+        let mut session = bench.session_from(counting.clone());
+        assert!(bench.run(&mut session, &sql).lines().is_empty());
+        assert!(counting.asked.load(Ordering::Relaxed) >= 25, "{one}: {:?}", counting.asked);
+        if !from.is_empty() {
+            let mut session = bench.session_from(Arc::new(host(20)));
+            assert!(matches!(bench.try_run(&mut session, &sql), Err(Pause::Yield)), "{one}");
+        }
+    }
+}
+
+#[test]
+fn parameters_that_grow_are_refused() {
+    let (mut bench, mut one, _) = table();
+    bench.run(
+        &mut one,
+        &format!(
+            "PREPARE s AS SELECT 1 WHERE 5.5 IN ({})",
+            (1..=1000).map(|n| format!("${n}")).collect::<Vec<_>>().join(", ")
+        ),
+    );
+    for (value, is_refused) in [(&b"1e20000"[..], false), (b"1e60000", true)] {
+        let parameters = vec![Some(value); 1000];
+        let bind = Bind {
+            portal: "",
+            statement: "s",
+            parameter_formats: &[],
+            parameters: &parameters,
+            result_formats: &[],
+        };
+        let bound = bench.turn(|home| one.bind(home, bind, &mut Answer::default()));
+        match bound {
+            Ok(()) => assert!(!is_refused),
+            Err(Pause::Error(error)) => {
+                assert!(is_refused && error.state() == SqlState::PROGRAM_LIMIT_EXCEEDED, "{error:?}");
+            }
+            Err(pause) => panic!("{pause:?}"),
+        }
+    }
+}

@@ -162,7 +162,7 @@ impl Session {
     ) -> SqlResult<Planned> {
         self.refresh_format(catalog);
         let search_path = self.search_path(catalog);
-        let params = ParamTypes::new(declared);
+        let params = ParamTypes::new(declared).at_length(self.asked());
         let rows = LiveRows { tenant: home.tenant, catalog };
         let context = PlanContext {
             catalog,

@@ -68,6 +68,12 @@ impl Session {
         Ok(statement)
     }
 
+    /// Asks whether the statement is to end, while it is bound.
+    pub(super) fn asked(&self) -> Box<dyn Fn() -> bool + Send> {
+        let (host, statement) = (Arc::clone(&self.start.host), self.underway());
+        Box::new(move || host.is_to_end(&statement))
+    }
+
     fn reading(&self) -> Rc<dyn Reading> {
         let (host, statement, kept) = (Arc::clone(&self.start.host), self.underway(), self.kept());
         Rc::new(AtLength { host, statement, kept })

@@ -140,9 +140,10 @@ pub(super) static FUNCTIONS: &[FunctionDef] = join![
             n if n.is_finite() => Datum::Int4(i32::from(n.trimmed().scale())),
             _ => Datum::Null,
         })),
-        FunctionDef::new("gcd", &[NUMERIC, NUMERIC], NUMERIC, |a, _| Ok(Datum::Numeric(numeric_gcd(
+        FunctionDef::new("gcd", &[NUMERIC, NUMERIC], NUMERIC, |a, ctx| Ok(Datum::Numeric(numeric_gcd(
             numeric(&a[0])?,
-            numeric(&a[1])?
+            numeric(&a[1])?,
+            ctx
         )?))),
         FunctionDef::new("lcm", &[INT4, INT4], INT4, lcm),
         FunctionDef::new("lcm", &[INT8, INT8], INT8, lcm),
@@ -262,8 +263,9 @@ fn checked(result: f64, finite_in: bool) -> EvalResult<Datum> {
     }
 }
 
-fn power(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn power(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if let (Datum::Numeric(a), Datum::Numeric(b)) = (&args[0], &args[1]) {
+        ctx.look()?;
         return Ok(Datum::Numeric(a.power(b)?));
     }
     let (a, b) = (float(&args[0])?, float(&args[1])?);
@@ -282,8 +284,9 @@ fn power(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     checked(result, a.is_finite() && b.is_finite())
 }
 
-fn sqrt(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn sqrt(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if let Datum::Numeric(n) = &args[0] {
+        ctx.look()?;
         return Ok(Datum::Numeric(n.sqrt()?));
     }
     let v = float(&args[0])?;
@@ -301,8 +304,9 @@ fn cbrt(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::Float8(float(&args[0])?.cbrt()))
 }
 
-fn exp(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn exp(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if let Datum::Numeric(n) = &args[0] {
+        ctx.look()?;
         return Ok(Datum::Numeric(n.exp()?));
     }
     let v = float(&args[0])?;
@@ -324,8 +328,9 @@ fn check_log(v: f64) -> EvalResult<()> {
     }
 }
 
-fn ln(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn ln(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if let Datum::Numeric(n) = &args[0] {
+        ctx.look()?;
         return Ok(Datum::Numeric(n.ln()?));
     }
     let v = float(&args[0])?;
@@ -333,8 +338,9 @@ fn ln(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::Float8(v.ln()))
 }
 
-fn log10(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn log10(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if let Datum::Numeric(n) = &args[0] {
+        ctx.look()?;
         return Ok(Datum::Numeric(n.log(&Numeric::from(10))?));
     }
     let v = float(&args[0])?;
@@ -343,7 +349,8 @@ fn log10(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 }
 
 /// `log(base, number)`.
-fn log(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn log(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    ctx.look()?;
     Ok(Datum::Numeric(numeric(&args[1])?.log(numeric(&args[0])?)?))
 }
 
@@ -395,7 +402,8 @@ fn lcm(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 /// Most digits of numbers whose greatest common divisor is looked for: the time grows with the cube of them.
 const GCD_DIGITS_MAX: usize = 2_000;
 
-fn numeric_gcd(a: &Numeric, b: &Numeric) -> EvalResult<Numeric> {
+fn numeric_gcd(a: &Numeric, b: &Numeric, ctx: &EvalCtx<'_>) -> EvalResult<Numeric> {
+    ctx.look()?;
     if !a.is_finite() || !b.is_finite() {
         return Ok(Numeric::NAN);
     }
@@ -411,10 +419,10 @@ fn numeric_gcd(a: &Numeric, b: &Numeric) -> EvalResult<Numeric> {
     Ok(a.round(scale))
 }
 
-fn numeric_lcm(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn numeric_lcm(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (a, b) = (numeric(&args[0])?, numeric(&args[1])?);
     let scale = i32::from(a.scale().max(b.scale()));
-    let divisor = numeric_gcd(a, b)?;
+    let divisor = numeric_gcd(a, b, ctx)?;
     if divisor.is_nan() {
         return Ok(Datum::Numeric(divisor));
     }
@@ -493,7 +501,7 @@ fn place_among(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::Int4(array.items.partition_point(|item| types::compare(item, &args[0]).is_le()) as i32))
 }
 
-fn factorial(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn factorial(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let n = int(&args[0])?;
     if n < 0 {
         return Err(SqlError::new(
@@ -507,6 +515,7 @@ fn factorial(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
             SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format").into()
         );
     }
+    ctx.look()?;
     let mut product = Numeric::ONE;
     for i in 2..=n {
         product = product.mul(&Numeric::from(i))?;

@@ -1,5 +1,7 @@
 //! Regular expressions: operators and functions, SIMILAR TO.
 
+use std::rc::Rc;
+
 use base::{SqlError, SqlState};
 use types::{Datum, ElementType};
 
@@ -8,14 +10,14 @@ use super::*;
 use crate::expr::regex::{Match, Options, Pattern};
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
-    FunctionDef::new("~", &[TEXT, TEXT], BOOL, |a, _| matches(a, false, false)),
-    FunctionDef::new("~", &[BPCHAR, TEXT], BOOL, |a, _| matches(a, false, false)),
-    FunctionDef::new("!~", &[TEXT, TEXT], BOOL, |a, _| matches(a, false, true)),
-    FunctionDef::new("!~", &[BPCHAR, TEXT], BOOL, |a, _| matches(a, false, true)),
-    FunctionDef::new("~*", &[TEXT, TEXT], BOOL, |a, _| matches(a, true, false)),
-    FunctionDef::new("~*", &[BPCHAR, TEXT], BOOL, |a, _| matches(a, true, false)),
-    FunctionDef::new("!~*", &[TEXT, TEXT], BOOL, |a, _| matches(a, true, true)),
-    FunctionDef::new("!~*", &[BPCHAR, TEXT], BOOL, |a, _| matches(a, true, true)),
+    FunctionDef::new("~", &[TEXT, TEXT], BOOL, |a, c| matches(a, c, false, false)),
+    FunctionDef::new("~", &[BPCHAR, TEXT], BOOL, |a, c| matches(a, c, false, false)),
+    FunctionDef::new("!~", &[TEXT, TEXT], BOOL, |a, c| matches(a, c, false, true)),
+    FunctionDef::new("!~", &[BPCHAR, TEXT], BOOL, |a, c| matches(a, c, false, true)),
+    FunctionDef::new("~*", &[TEXT, TEXT], BOOL, |a, c| matches(a, c, true, false)),
+    FunctionDef::new("~*", &[BPCHAR, TEXT], BOOL, |a, c| matches(a, c, true, false)),
+    FunctionDef::new("!~*", &[TEXT, TEXT], BOOL, |a, c| matches(a, c, true, true)),
+    FunctionDef::new("!~*", &[BPCHAR, TEXT], BOOL, |a, c| matches(a, c, true, true)),
 ];
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
@@ -52,10 +54,10 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("regexp_substr", &[TEXT, TEXT, INT4, INT4, TEXT, INT4], TEXT, regexp_substr),
     FunctionDef::new("regexp_split_to_array", &[TEXT, TEXT], TEXT_ARRAY, regexp_split),
     FunctionDef::new("regexp_split_to_array", &[TEXT, TEXT, TEXT], TEXT_ARRAY, regexp_split),
-    FunctionDef::new("substring", &[TEXT, TEXT], TEXT, |a, _| substring(text(&a[0])?, text(&a[1])?)),
+    FunctionDef::new("substring", &[TEXT, TEXT], TEXT, |a, c| substring(text(&a[0])?, text(&a[1])?, c)),
     FunctionDef::new("substring", &[TEXT, TEXT, TEXT], TEXT, |a, c| {
         let pattern = similar_to_escape(&a[1..], c)?;
-        substring(text(&a[0])?, text(&pattern)?)
+        substring(text(&a[0])?, text(&pattern)?, c)
     }),
 ];
 
@@ -202,8 +204,14 @@ fn each_match(
     Ok(())
 }
 
-fn matches(args: &[Datum], fold_case: bool, negated: bool) -> EvalResult<Datum> {
-    let pattern = Pattern::compile(text(&args[1])?, Options { fold_case, ..Options::default() })?;
+/// A pattern to search for once, which may take a third of a second.
+fn compiled(pattern: &str, options: Options, ctx: &EvalCtx<'_>) -> EvalResult<Rc<Pattern>> {
+    ctx.look()?;
+    Ok(Pattern::compile(pattern, options)?)
+}
+
+fn matches(args: &[Datum], ctx: &EvalCtx<'_>, fold_case: bool, negated: bool) -> EvalResult<Datum> {
+    let pattern = compiled(text(&args[1])?, Options { fold_case, ..Options::default() }, ctx)?;
     Ok(Datum::Bool(pattern.is_match(text(&args[0])?)? != negated))
 }
 
@@ -255,7 +263,7 @@ fn replace(
     let start = number(start, "start", 1, 1)?;
     let (options, all) = options(flags)?;
     let nth = number(nth, "n", if all { 0 } else { 1 }, 0)?;
-    let pattern = Pattern::compile(text(&args[1])?, options)?;
+    let pattern = compiled(text(&args[1])?, options, ctx)?;
     let (mut out, mut end, mut count) = (Text::new(ctx), 0, 0);
     each_match(&pattern, value, byte_of(value, start), replacement.contains('\\'), |found| {
         count += 1;
@@ -274,7 +282,7 @@ fn replace(
 
 fn regexp_match(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let options = options_of_one(args.get(2), "regexp_match")?;
-    let pattern = Pattern::compile(text(&args[1])?, options)?;
+    let pattern = compiled(text(&args[1])?, options, ctx)?;
     let value = text(&args[0])?;
     let Some(found) = pattern.search(value).find(0, true)? else { return Ok(Datum::Null) };
     let groups = if pattern.groups() == 0 { &found[..] } else { &found[1..] };
@@ -286,15 +294,15 @@ fn part(value: &str, range: Option<std::ops::Range<usize>>) -> Datum {
     range.map_or(Datum::Null, |range| Datum::text(&value[range]))
 }
 
-fn regexp_like(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let pattern = Pattern::compile(text(&args[1])?, options_of_one(args.get(2), "regexp_like")?)?;
+fn regexp_like(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let pattern = compiled(text(&args[1])?, options_of_one(args.get(2), "regexp_like")?, ctx)?;
     Ok(Datum::Bool(pattern.is_match(text(&args[0])?)?))
 }
 
-fn regexp_count(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn regexp_count(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let value = text(&args[0])?;
     let start = number(args.get(2), "start", 1, 1)?;
-    let pattern = Pattern::compile(text(&args[1])?, options_of_one(args.get(3), "regexp_count")?)?;
+    let pattern = compiled(text(&args[1])?, options_of_one(args.get(3), "regexp_count")?, ctx)?;
     let mut count = 0;
     each_match(&pattern, value, byte_of(value, start), false, |_| {
         count += 1;
@@ -322,7 +330,7 @@ fn nth_match(
     Ok(wanted)
 }
 
-fn regexp_instr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn regexp_instr(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let value = text(&args[0])?;
     let start = number(args.get(2), "start", 1, 1)?;
     let nth = number(args.get(3), "n", 1, 1)?;
@@ -336,32 +344,32 @@ fn regexp_instr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     }
     let options = options_of_one(args.get(5), "regexp_instr")?;
     let group = number(args.get(6), "subexpr", 0, 0)?;
-    let pattern = Pattern::compile(text(&args[1])?, options)?;
+    let pattern = compiled(text(&args[1])?, options, ctx)?;
     let found = nth_match(value, &pattern, start, nth, group)?;
     let at = found.map(|range| if end == 1 { range.end } else { range.start });
     Ok(Datum::Int4(at.map_or(0, |at| value[..at].chars().count() as i32 + 1)))
 }
 
-fn regexp_substr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn regexp_substr(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let value = text(&args[0])?;
     let start = number(args.get(2), "start", 1, 1)?;
     let nth = number(args.get(3), "n", 1, 1)?;
     let options = options_of_one(args.get(4), "regexp_substr")?;
     let group = number(args.get(5), "subexpr", 0, 0)?;
-    let pattern = Pattern::compile(text(&args[1])?, options)?;
+    let pattern = compiled(text(&args[1])?, options, ctx)?;
     Ok(part(value, nth_match(value, &pattern, start, nth, group)?))
 }
 
 /// `substring(text from pattern)`: the first group, or all that matched.
-fn substring(value: &str, pattern: &str) -> EvalResult<Datum> {
-    let pattern = Pattern::compile(pattern, Options::default())?;
+fn substring(value: &str, pattern: &str, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let pattern = compiled(pattern, Options::default(), ctx)?;
     let Some(found) = pattern.search(value).find(0, true)? else { return Ok(Datum::Null) };
     Ok(part(value, found[usize::from(pattern.groups() > 0)].clone()))
 }
 
 fn regexp_split(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let options = options_of_one(args.get(2), "regexp_split_to_array")?;
-    let pattern = Pattern::compile(text(&args[1])?, options)?;
+    let pattern = compiled(text(&args[1])?, options, ctx)?;
     let value = text(&args[0])?;
     let (mut held, mut items) = (ctx.held(), Vec::new());
     let mut add = |part: &str| {
