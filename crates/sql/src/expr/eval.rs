@@ -163,9 +163,17 @@ fn call(function: FunctionRef, args: &[BoundExpr], ctx: &EvalCtx<'_>) -> EvalRes
 fn held_by_cast<'a>(value: &Datum, to: PgType, ctx: &EvalCtx<'a>) -> EvalResult<Held<'a>> {
     let mut held = ctx.held();
     held.argument(value)?;
-    if let (Datum::Text(text), PgType::Array(_)) = (value, to) {
-        let items = 1 + text.bytes().filter(|byte| *byte == b',').count();
-        held.take(items * size_of::<Datum>() + text.len())?;
+    match (value, to) {
+        (Datum::Text(text), PgType::Array(_)) => {
+            let items = 1 + text.bytes().filter(|byte| *byte == b',').count();
+            held.take(items * size_of::<Datum>() + text.len())?;
+        }
+        // Two digits a byte, or up to four characters.
+        (Datum::Bytea(bytes), to) if to.is_string() => {
+            let escaped = ctx.stmt.format.bytea_output == types::ByteaOutput::Escape;
+            held.take(bytes.len() * if escaped { 4 } else { 2 })?;
+        }
+        _ => {}
     }
     Ok(held)
 }

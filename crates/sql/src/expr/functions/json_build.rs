@@ -46,10 +46,14 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
         .variadic(),
     FunctionDef::new("variadic json_build_array", &[ANY_ARRAY], JSON, |a, c| spread(a, 0, c, json_array_of))
         .stable(),
-    FunctionDef::new("json_object", &[TEXT_ARRAY], JSON, |a, _| Ok(json_text(&text_pairs(a)?))),
-    FunctionDef::new("json_object", &[TEXT_ARRAY, TEXT_ARRAY], JSON, |a, _| Ok(json_text(&text_pairs(a)?))),
-    FunctionDef::new("jsonb_object", &[TEXT_ARRAY], JSONB, |a, _| Ok(jsonb_text(text_pairs(a)?))),
-    FunctionDef::new("jsonb_object", &[TEXT_ARRAY, TEXT_ARRAY], JSONB, |a, _| Ok(jsonb_text(text_pairs(a)?))),
+    FunctionDef::new("json_object", &[TEXT_ARRAY], JSON, |a, c| Ok(json_text(&text_pairs(a, c)?))),
+    FunctionDef::new("json_object", &[TEXT_ARRAY, TEXT_ARRAY], JSON, |a, c| {
+        Ok(json_text(&text_pairs(a, c)?))
+    }),
+    FunctionDef::new("jsonb_object", &[TEXT_ARRAY], JSONB, |a, c| Ok(jsonb_text(text_pairs(a, c)?))),
+    FunctionDef::new("jsonb_object", &[TEXT_ARRAY, TEXT_ARRAY], JSONB, |a, c| {
+        Ok(jsonb_text(text_pairs(a, c)?))
+    }),
     FunctionDef::new("to_jsonb", &[ArgType::Any], JSONB, |a, c| Ok(jsonb(&to_value(&a[0], c)?))).stable(),
     FunctionDef::new("to_json", &[ArgType::Any], JSON, |a, c| Ok(Datum::Json(to_json(&a[0], c)?.into())))
         .stable(),
@@ -74,8 +78,8 @@ fn array_to_json(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 
 type Pairs<'a> = Vec<(&'a str, Option<&'a str>)>;
 
-/// Keys and values of one array in turn, or of two.
-fn text_pairs(args: &[Datum]) -> EvalResult<Pairs<'_>> {
+/// Keys and values of one array in turn, or of two, that there is room for as JSON.
+fn text_pairs<'d>(args: &'d [Datum], ctx: &EvalCtx<'_>) -> EvalResult<Pairs<'d>> {
     let items = |i: usize| match &args[i] {
         Datum::Array(array) => Ok(&array.items),
         d => Err(wrong("an array", d)),
@@ -94,6 +98,8 @@ fn text_pairs(args: &[Datum]) -> EvalResult<Pairs<'_>> {
         }
         keys.iter().zip(values).collect()
     };
+    let len = |d: &Datum| d.as_str().map_or(4, json::string_len) + 4;
+    ctx.room(pairs.iter().map(|(key, value)| len(key) + len(value)).sum())?;
     pairs
         .into_iter()
         .map(|(key, value)| {
@@ -142,29 +148,41 @@ fn to_json(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<String> {
             let items = array.items.iter().map(|item| to_json(item, ctx)).collect::<EvalResult<Vec<_>>>()?;
             format!("[{}]", items.join(","))
         }
-        Datum::Timestamp(_) | Datum::TimestampTz(_) => {
-            let format = types::FormatContext {
-                date_format: types::DateFormat::Iso,
-                time_zone: ctx.stmt.format.time_zone.clone(),
-                ..types::FormatContext::default()
-            };
-            let text = types::to_text(d, d.natural_type(), &format).replacen(' ', "T", 1);
-            let (moment, era) =
-                text.split_once(' ').map_or((text.as_str(), ""), |(moment, _)| (moment, " BC"));
-            // ISO 8601 wants minutes in an offset.
-            let bare_hours = matches!(d, Datum::TimestampTz(t) if *t != i64::MAX && *t != i64::MIN)
-                && !moment[moment.len() - 3..].starts_with(':');
-            format!("\"{moment}{}{era}\"", if bare_hours { ":00" } else { "" })
-        }
+        Datum::Date(_) | Datum::Timestamp(_) | Datum::TimestampTz(_) => format!("\"{}\"", moment(d, ctx)),
         d => {
+            let text = shown(d, ctx);
+            ctx.room(json::string_len(&text))?;
             let mut out = String::new();
-            json::write_string(&shown(d, ctx), &mut out);
+            json::write_string(&text, &mut out);
             out
         }
     })
 }
 
+/// A date or moment as ISO 8601, whatever the setting `DateStyle`.
+fn moment(d: &Datum, ctx: &EvalCtx<'_>) -> String {
+    let format = types::FormatContext {
+        date_format: types::DateFormat::Iso,
+        time_zone: ctx.stmt.format.time_zone.clone(),
+        ..types::FormatContext::default()
+    };
+    let text = types::to_text(d, d.natural_type(), &format);
+    if matches!(d, Datum::Date(_)) {
+        return text;
+    }
+    let text = text.replacen(' ', "T", 1);
+    let (moment, era) = text.split_once(' ').map_or((text.as_str(), ""), |(moment, _)| (moment, " BC"));
+    // ISO 8601 wants minutes in an offset.
+    let bare_hours = matches!(d, Datum::TimestampTz(t) if *t != i64::MAX && *t != i64::MIN)
+        && !moment[moment.len() - 3..].starts_with(':');
+    format!("{moment}{}{era}", if bare_hours { ":00" } else { "" })
+}
+
 fn to_value(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<Value> {
+    if let Datum::Text(text) = d {
+        ctx.room(json::string_len(text))?;
+        return Ok(Value::from(text.as_str()));
+    }
     Ok(json::parse_jsonb(&to_json(d, ctx)?)?)
 }
 
@@ -190,6 +208,7 @@ fn key_of(d: &Datum, place: usize, null: &str, ctx: &EvalCtx<'_>) -> EvalResult<
             Err(bad("key value must be scalar, not array, composite, or json".to_owned()))
         }
         Datum::Bool(b) => Ok(b.to_string()),
+        Datum::Date(_) | Datum::Timestamp(_) | Datum::TimestampTz(_) => Ok(moment(d, ctx)),
         d => Ok(shown(d, ctx)),
     }
 }

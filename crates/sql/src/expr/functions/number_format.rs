@@ -213,7 +213,7 @@ impl Description {
 fn key_at(rest: &str) -> Option<(usize, Key)> {
     KEYS.iter().find_map(|(name, key)| {
         let head = rest.get(..name.len())?;
-        let small = *head == name.to_ascii_lowercase();
+        let small = head.bytes().eq(name.bytes().map(|byte| byte.to_ascii_lowercase()));
         let key = match key {
             Key::Roman if small => Key::RomanSmall,
             Key::Ordinal if small => Key::OrdinalSmall,

@@ -9,14 +9,14 @@ use super::string::lowered;
 use super::*;
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
-    FunctionDef::new("~~", &[TEXT, TEXT], BOOL, |a, _| like(a, false, false)),
-    FunctionDef::new("~~", &[BPCHAR, TEXT], BOOL, |a, _| like(a, false, false)),
-    FunctionDef::new("!~~", &[TEXT, TEXT], BOOL, |a, _| like(a, false, true)),
-    FunctionDef::new("!~~", &[BPCHAR, TEXT], BOOL, |a, _| like(a, false, true)),
-    FunctionDef::new("~~*", &[TEXT, TEXT], BOOL, |a, _| like(a, true, false)),
-    FunctionDef::new("~~*", &[BPCHAR, TEXT], BOOL, |a, _| like(a, true, false)),
-    FunctionDef::new("!~~*", &[TEXT, TEXT], BOOL, |a, _| like(a, true, true)),
-    FunctionDef::new("!~~*", &[BPCHAR, TEXT], BOOL, |a, _| like(a, true, true)),
+    FunctionDef::new("~~", &[TEXT, TEXT], BOOL, |a, c| like(a, c, false, false)),
+    FunctionDef::new("~~", &[BPCHAR, TEXT], BOOL, |a, c| like(a, c, false, false)),
+    FunctionDef::new("!~~", &[TEXT, TEXT], BOOL, |a, c| like(a, c, false, true)),
+    FunctionDef::new("!~~", &[BPCHAR, TEXT], BOOL, |a, c| like(a, c, false, true)),
+    FunctionDef::new("~~*", &[TEXT, TEXT], BOOL, |a, c| like(a, c, true, false)),
+    FunctionDef::new("~~*", &[BPCHAR, TEXT], BOOL, |a, c| like(a, c, true, false)),
+    FunctionDef::new("!~~*", &[TEXT, TEXT], BOOL, |a, c| like(a, c, true, true)),
+    FunctionDef::new("!~~*", &[BPCHAR, TEXT], BOOL, |a, c| like(a, c, true, true)),
     FunctionDef::new("^@", &[TEXT, TEXT], BOOL, starts_with),
 ];
 
@@ -25,9 +25,10 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("like_escape", &[TEXT, TEXT], TEXT, like_escape),
 ];
 
-fn like(args: &[Datum], fold_case: bool, negated: bool) -> EvalResult<Datum> {
+fn like(args: &[Datum], ctx: &EvalCtx<'_>, fold_case: bool, negated: bool) -> EvalResult<Datum> {
     let (value, pattern) = (text(&args[0])?, text(&args[1])?);
     let matched = if fold_case {
+        ctx.room(value.len() + pattern.len())?;
         like_matches(&lowered(value), &lowered(pattern))?
     } else {
         like_matches(value, pattern)?

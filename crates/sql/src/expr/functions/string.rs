@@ -63,11 +63,11 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("format", &[TEXT, ArgType::Any], TEXT, format).stable().takes_null().variadic(),
     FunctionDef::new("quote_ident", &[TEXT], TEXT, |a, _| Ok(Datum::text(quote_ident(text(&a[0])?)))),
     FunctionDef::new("quote_literal", &[ArgType::Any], TEXT, |a, c| {
-        Ok(Datum::text(quote_literal(&shown(&a[0], c))))
+        Ok(Datum::text(quote_literal(&shown(&a[0], c), c)?))
     })
     .stable(),
     FunctionDef::new("quote_nullable", &[ArgType::Any], TEXT, |a, c| {
-        Ok(Datum::text(if a[0].is_null() { "NULL".to_owned() } else { quote_literal(&shown(&a[0], c)) }))
+        Ok(Datum::text(if a[0].is_null() { "NULL".to_owned() } else { quote_literal(&shown(&a[0], c), c)? }))
     })
     .stable()
     .takes_null(),
@@ -76,9 +76,9 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
         utf8_only(&a[1])?;
         Ok(Datum::Int4(types::check_utf8(bytes(&a[0])?)?.chars().count() as i32))
     }),
-    FunctionDef::new("quote_literal", &[TEXT], TEXT, |a, _| Ok(Datum::text(quote_literal(text(&a[0])?)))),
-    FunctionDef::new("quote_nullable", &[TEXT], TEXT, |a, _| {
-        Ok(Datum::text(if a[0].is_null() { "NULL".to_owned() } else { quote_literal(text(&a[0])?) }))
+    FunctionDef::new("quote_literal", &[TEXT], TEXT, |a, c| Ok(Datum::text(quote_literal(text(&a[0])?, c)?))),
+    FunctionDef::new("quote_nullable", &[TEXT], TEXT, |a, c| {
+        Ok(Datum::text(if a[0].is_null() { "NULL".to_owned() } else { quote_literal(text(&a[0])?, c)? }))
     })
     .takes_null(),
     FunctionDef::new("ascii", &[TEXT], INT4, |a, _| {
@@ -313,8 +313,11 @@ fn replace(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     joined(value.split(from).map(Cow::Borrowed), to, ctx)
 }
 
-fn translate(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn translate(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let mut to = text(&args[2])?.chars();
+    // Characters may become longer ones.
+    let widest = to.clone().map(char::len_utf8).max().unwrap_or(0);
+    ctx.room(text(&args[0])?.chars().map(|c| c.len_utf8().max(widest)).sum())?;
     // The first of a character that comes twice counts.
     let mut map: FxHashMap<char, Option<char>> = FxHashMap::default();
     for from in text(&args[1])?.chars() {
@@ -373,10 +376,18 @@ pub(super) fn concat_ws(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> 
     joined(parts, text(&args[0])?, ctx)
 }
 
-/// An identifier, quoted where SQL needs it.
-fn quote_literal(value: &str) -> String {
-    let quoted = value.replace('\'', "''");
-    if value.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+/// A string literal, with quotes and backslashes doubled.
+fn quote_literal(value: &str, ctx: &EvalCtx<'_>) -> EvalResult<String> {
+    let is_doubled = |c: &char| matches!(c, '\'' | '\\');
+    let len = value.len() + value.chars().filter(is_doubled).count() + 3;
+    ctx.room(len)?;
+    let mut out = String::with_capacity(len);
+    out.push_str(if value.contains('\\') { "E'" } else { "'" });
+    for c in value.chars() {
+        out.extend(std::iter::repeat_n(c, if is_doubled(&c) { 2 } else { 1 }));
+    }
+    out.push('\'');
+    Ok(out)
 }
 
 pub(super) fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
@@ -487,7 +498,7 @@ pub(super) fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
                 if value.is_null() {
                     "NULL".to_owned()
                 } else {
-                    quote_literal(&shown(value, ctx))
+                    quote_literal(&shown(value, ctx), ctx)?
                 }
             }
             other => return Err(bad(format!("unrecognized format() type specifier \"{other}\""))),
@@ -588,15 +599,32 @@ fn digest(algorithm: &'static ring::digest::Algorithm, args: &[Datum]) -> EvalRe
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/// The place of a letter in [`BASE64`].
+fn base64_digit(c: char) -> Option<u32> {
+    let place = |first: char, at: u32| Some(c as u32 - first as u32 + at);
+    match c {
+        'A'..='Z' => place('A', 0),
+        'a'..='z' => place('a', 26),
+        '0'..='9' => place('0', 52),
+        '+' => Some(62),
+        '/' => Some(63),
+        _ => None,
+    }
+}
+
 fn unknown_encoding(name: &str) -> EvalError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized encoding: \"{name}\"")).into()
 }
 
-fn encode(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn encode(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (value, name) = (bytes(&args[0])?, text(&args[1])?);
     Ok(Datum::text(match name.to_ascii_lowercase().as_str() {
-        "hex" => hex(value),
+        "hex" => {
+            ctx.room(2 * value.len())?;
+            hex(value)
+        }
         "base64" => {
+            ctx.room(value.len() / 3 * 4 + value.len() / 57 + 4)?;
             let mut out = String::new();
             let mut column = 0;
             for chunk in value.chunks(3) {
@@ -615,11 +643,21 @@ fn encode(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
             out
         }
         "escape" => {
-            let mut out = String::new();
+            let len = |b: &u8| match b {
+                b'\\' => 2,
+                0 | 0x80.. => 4,
+                _ => 1,
+            };
+            let len = value.iter().map(len).sum();
+            ctx.room(len)?;
+            let mut out = String::with_capacity(len);
             for &b in value {
                 match b {
                     b'\\' => out.push_str("\\\\"),
-                    0 | 0x80.. => out.push_str(&format!("\\{b:03o}")),
+                    0 | 0x80.. => {
+                        let digits = [b >> 6, b >> 3 & 7, b & 7].map(|digit| char::from(b'0' + digit));
+                        out.extend(std::iter::once('\\').chain(digits));
+                    }
                     _ => out.push(b as char),
                 }
             }
@@ -641,12 +679,11 @@ fn decode(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
             let mut out = Vec::new();
             let (mut word, mut count, mut padding) = (0u32, 0u32, 0u32);
             for c in value.chars().filter(|c| !c.is_ascii_whitespace()) {
-                let digit = BASE64.iter().position(|b| *b as char == c);
-                let digit = match digit {
+                let digit = match base64_digit(c) {
                     Some(_) if padding > 0 => {
                         return Err(bad("unexpected \"=\" while decoding base64 sequence".to_owned()));
                     }
-                    Some(digit) => digit as u32,
+                    Some(digit) => digit,
                     None if c == '=' && count >= 2 => {
                         padding += 1;
                         0
