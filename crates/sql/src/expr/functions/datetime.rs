@@ -131,7 +131,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
         Ok(Datum::TimestampTz(instant))
     }),
     FunctionDef::new("timezone", &[TEXT, TIMESTAMPTZ], TIMESTAMP, |a, _| {
-        Ok(Datum::Timestamp(zone::to_local(&zone::parse_zone(text(&a[0])?)?, micros(&a[1])?)))
+        let local = zone::to_local(&zone::parse_zone(text(&a[0])?)?, micros(&a[1])?);
+        Ok(Datum::Timestamp(if local == micros(&a[1])? { local } else { datetime::check_timestamp(local)? }))
     }),
     FunctionDef::new("timezone", &[INTERVAL, TIMESTAMP], TIMESTAMPTZ, |a, _| {
         Ok(Datum::TimestampTz(displaced(micros(&a[1])?, displacement(&a[0])?.checked_neg())?))
@@ -219,7 +220,11 @@ fn zone_of_moment(name: &str) -> EvalResult<jiff::tz::TimeZone> {
         (_, Some(west)) => Some(format!("+{west}")),
         _ => None,
     };
-    Ok(zone::parse_zone(turned.as_deref().unwrap_or(name))?)
+    let unknown = || {
+        let message = format!("time zone \"{name}\" not recognized");
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+    };
+    Ok(zone::parse_zone(turned.as_deref().unwrap_or(name)).map_err(|_| unknown())?)
 }
 
 /// The zone that an interval names, as microseconds east of Greenwich.
@@ -363,7 +368,10 @@ fn date_interval(date: &Datum, by: &Interval) -> EvalResult<Datum> {
 
 fn date_time(date: &Datum, time: &Datum) -> EvalResult<Datum> {
     let day = midnight(date)?;
-    Ok(Datum::Timestamp(if day == i64::MAX || day == i64::MIN { day } else { day + micros(time)? }))
+    Ok(Datum::Timestamp(match day {
+        i64::MAX | i64::MIN => day,
+        day => datetime::check_timestamp(day + micros(time)?)?,
+    }))
 }
 
 fn shift(timestamp: &Datum, by: &Interval) -> EvalResult<Datum> {
