@@ -289,6 +289,10 @@ impl Binder<'_> {
                 BoundExpr::new(ty, TypeMod::NONE, ExprKind::Param(index))
             }
             other => match string_value(other) {
+                // U&'\0000'
+                Some(text) if text.contains('\0') => {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid Unicode escape value"));
+                }
                 Some(text) => unknown(&text),
                 None => return Err(SqlError::unsupported(format!("the literal {other}"))),
             },
@@ -732,11 +736,11 @@ fn number(text: &str, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
             Err(_) => BoundExpr::constant(Datum::Int8(v), PgType::Int8),
         });
     }
+    ctx.params.may_work_out();
     let value = Datum::Numeric(Numeric::parse(text)?);
     if outgrows(&value, text.len()) {
         // `1e131071`
         let text = Box::new(BoundExpr::constant(Datum::text(text), PgType::Text));
-    ctx.params.may_work_out();
         let cast = ExprKind::Cast { expr: text, how: CastContext::Explicit };
         return Ok(BoundExpr::new(PgType::Numeric, TypeMod::NONE, cast));
     }

@@ -216,8 +216,9 @@ pub(super) fn cast_volatility(from: PgType, to: PgType) -> Volatility {
     };
     let by_text = from.is_string() || to.is_string() || from == PgType::Unknown;
     let named = |ty: PgType| ty.is_oid() && ty != PgType::Oid || matches!(ty, PgType::Enum(_));
-    let across_zone =
-        (from == PgType::TimestampTz) != (to == PgType::TimestampTz) && zoned(from) && zoned(to);
+    // Of arrays, what their elements are.
+    let [a, b] = [from, to].map(|ty| ty.element().unwrap_or(ty));
+    let across_zone = (a == PgType::TimestampTz) != (b == PgType::TimestampTz) && zoned(a) && zoned(b);
     let arrays = (from.element().is_some() || to.element().is_some()) && by_text;
     let output_setting = matches!(from, PgType::Bytea | PgType::Float4 | PgType::Float8) && by_text;
     if by_text && (zoned(from) || zoned(to) || named(from) || named(to))
