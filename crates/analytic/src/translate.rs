@@ -279,6 +279,7 @@ impl<'b, 'a> Translator<'b, 'a> {
     ) -> SqlResult<(Expr, Expr)> {
         if let (Collate::Blanks, ExprKind::Column(_), ExprKind::Const(Datum::Text(text)), Some(width)) =
             (collate, &left.kind, &right.kind, left.typmod.as_length())
+            && width <= PADDED_MAX
         {
             let text = text.trim_end_matches(' ');
             if text.chars().count() <= width {
@@ -514,6 +515,9 @@ impl<'b, 'a> Translator<'b, 'a> {
         Ok(Typed { expr, ty, arrow })
     }
 }
+
+/// Characters that a literal is padded to at most, to be compared with a column as it stands.
+const PADDED_MAX: usize = 1000;
 
 /// Arguments of a row function among which an equal one is looked for.
 const KNOWN_ARGUMENTS_MAX: usize = 256;

@@ -83,9 +83,11 @@ impl<'a> Scanner<'a> {
 
     /// Behind digits at `at`, with underscores between them.
     fn behind_digits(&self, at: usize, is_digit: impl Fn(u8) -> bool) -> usize {
-        let behind = self.past(at, &is_digit);
-        let goes_on = self.byte(behind) == Some(b'_') && self.byte(behind + 1).is_some_and(&is_digit);
-        if goes_on { self.behind_digits(behind + 1, is_digit) } else { behind }
+        let mut behind = self.past(at, &is_digit);
+        while self.byte(behind) == Some(b'_') && self.byte(behind + 1).is_some_and(&is_digit) {
+            behind = self.past(behind + 1, &is_digit);
+        }
+        behind
     }
 
     /// Behind the number at `at`, exactly: letters behind it are a word, which may be the prefix of a string.

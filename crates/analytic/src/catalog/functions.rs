@@ -257,8 +257,11 @@ fn split_name(text: &str) -> Option<Vec<String>> {
     let mut parts = vec![String::new()];
     let mut chars = text.trim().chars().peekable();
     while let Some(c) = chars.next() {
+        let count = parts.len();
         let part = parts.last_mut().expect("never empty");
         match c {
+            // More parts than a name has are none.
+            '.' if count > 3 => return None,
             '.' => parts.push(String::new()),
             '"' => loop {
                 match chars.next()? {

@@ -66,7 +66,15 @@ fn wanted<'n>(words: &str, known: &[&'n str], options: &[&str]) -> SqlResult<Vec
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
         })
     };
-    words.split(',').map(one).collect()
+    let mut wanted = Vec::new();
+    for word in words.split(',') {
+        let one = one(word)?;
+        // There are few, however long the list is.
+        if !wanted.contains(&one) {
+            wanted.push(one);
+        }
+    }
+    Ok(wanted)
 }
 
 const GRANT_OPTION: &[&str] = &[" WITH GRANT OPTION"];

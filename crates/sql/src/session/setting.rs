@@ -861,7 +861,8 @@ pub(super) fn split_name(text: &str) -> Vec<String> {
     for c in text.chars() {
         match c {
             '"' => quoted = !quoted,
-            '.' if !quoted => parts.push(String::new()),
+            // What has more parts than any name is refused for those.
+            '.' if !quoted && parts.len() < 5 => parts.push(String::new()),
             c => {
                 let last = parts.last_mut().expect("there is always a part");
                 if quoted { last.push(c) } else { last.extend(c.to_lowercase()) }
