@@ -143,6 +143,18 @@ fn look_at_short_texts() {
         ("scale(('0.' || repeat('1', 4000000))::numeric)".to_owned(), "16383"),
         ("split_part(repeat(',', 20000000) || 'x', ',', -1)".to_owned(), "x"),
         ("to_date('2020', repeat('x', 50000000))".to_owned(), "!53200"),
+        ("repeat('@', 20000000)::interval".to_owned(), "!22007"),
+        ("repeat('1 day ', 5000000)::interval".to_owned(), "!22007"),
+        ("('1' || repeat(':', 50000000))::interval".to_owned(), "!22007"),
+        ("('P1' || repeat('-', 50000000))::interval".to_owned(), "!22007"),
+        ("repeat('1 ', 20000000)::date".to_owned(), "!22007"),
+        ("repeat('1 ', 15000000)::int2vector".to_owned(), "!54000"),
+        ("repeat('a.', 20000000)::regclass".to_owned(), "!42602"),
+        ("array_length(('{' || repeat('1e-131071,', 100000) || '1}')::numeric[], 1)".to_owned(), "100001"),
+        ("translate(repeat('a', 100000000), 'a', '\u{1f600}')".to_owned(), "!53200"),
+        ("quote_literal(repeat(chr(39), 150000000))".to_owned(), "!53200"),
+        ("encode(convert_to(repeat('\u{e9}', 40000000), 'UTF8'), 'escape')".to_owned(), "!53200"),
+        ("length(convert_to(repeat('\u{e9}', 70000000), 'UTF8')::text)".to_owned(), "!53200"),
     ] {
         match run(&expression) {
             Outcome::Value(_, text) => assert_eq!(text, answer, "{expression:.60}"),
