@@ -9,7 +9,7 @@ use super::node::Emit;
 use super::row_key::push_key_of;
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::{BoundExpr, eval_filter, eval_ref};
-use crate::memory_bound::Held;
+use crate::memory_bound::{Held, require_row_len};
 use crate::plan::Node;
 
 /// The rows of a join's right side (its slots only), by key.
@@ -102,6 +102,7 @@ impl Run<'_, '_> {
                 return Ok(false);
             }
             push_key_of(expr.ty, &value, out);
+            require_row_len(out.len())?;
         }
         Ok(true)
     }

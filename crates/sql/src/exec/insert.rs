@@ -8,10 +8,10 @@ use rustc_hash::FxHashSet;
 use types::{CastContext, Datum, PgType, Row, row_memory};
 
 use super::{Cx, ExternalRows, Flow, Halt, Key, Position, RowSink, Run, Slice};
+use crate::memory_bound::require_row_len;
 use crate::plan::{InsertPlan, InsertSource, TargetColumn};
 
 /// An INSERT under way.
-use crate::memory_bound::require_row_len;
 pub(super) struct Inserting<'p> {
     pub(super) plan: &'p InsertPlan,
     /// Keys of rows it made or changed, when it may meet them again.

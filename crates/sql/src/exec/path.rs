@@ -266,6 +266,10 @@ impl Run<'_, '_> {
         Ok(fitted(value.into_owned(), fit))
     }
 
+    fn probe_equal(&self, expr: &BoundExpr, fit: ProbeFit, cx: &Cx<'_>, row: &[Datum]) -> Halt<Fitted> {
+        Ok(self.probe(expr, fit, cx, row)?.within_keys())
+    }
+
     /// The values a key column may have: each once, in order.
     fn probe_set(&self, part: &KeyPart, cx: &Cx<'_>, row: &[Datum], held: &mut Held<'_>) -> Halt<Vec<Datum>> {
         let mut values = Vec::new();
@@ -276,10 +280,6 @@ impl Run<'_, '_> {
             }
             Ok(())
         };
-    fn probe_equal(&self, expr: &BoundExpr, fit: ProbeFit, cx: &Cx<'_>, row: &[Datum]) -> Halt<Fitted> {
-        Ok(self.probe(expr, fit, cx, row)?.within_keys())
-    }
-
         match part {
             KeyPart::Equal(expr, fit) => add(self.probe(expr, *fit, cx, row)?)?,
             KeyPart::OneOf(items, fit) => {
