@@ -1,17 +1,17 @@
 //! Literals of dates and times in what the catalog keeps: PostgreSQL reads them once, where they are written. Here the text is read again wherever
-//! it is used, so it has to say the same in every time zone, whatever the order of day and month, and at any time.
+//! it is used, so it has to say the same in every time zone, whatever the order of day and month, in all styles of intervals, and at any time.
 
 use std::ops::{ControlFlow, Range};
 
 use base::{SqlError, SqlResult};
 use jiff::tz::{Offset, TimeZone};
 use sqlparser::ast::{self, Expr, VisitMut, VisitorMut};
-use types::{DateOrder, FormatContext, PgType, TypeMod};
+use types::{DateOrder, FormatContext, IntervalStyle, PgType, TypeMod};
 
 use crate::expr::BoundExpr;
 
 /// What such a literal may stand for, from what says most to what says least.
-const TYPES: [PgType; 3] = [PgType::TimestampTz, PgType::Timestamp, PgType::Date];
+const TYPES: [PgType; 4] = [PgType::TimestampTz, PgType::Timestamp, PgType::Date, PgType::Interval];
 
 /// Microseconds behind which all words for a time (`now`, `tomorrow`) mean another one.
 const LATER: i64 = 100 * 86_400_000_000;
@@ -41,6 +41,10 @@ pub(super) fn fixed(
     let elsewhere = FormatContext {
         time_zone: TimeZone::fixed(nowhere),
         date_order: if format.date_order == DateOrder::Dmy { DateOrder::Mdy } else { DateOrder::Dmy },
+        interval_style: match format.interval_style {
+            IntervalStyle::SqlStandard => IntervalStyle::Postgres,
+            _ => IntervalStyle::SqlStandard,
+        },
         now: format.now.saturating_add(LATER),
         ..format.clone()
     };

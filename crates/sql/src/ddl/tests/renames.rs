@@ -78,6 +78,18 @@ fn a_restart_of_sequences_is_their_owners() {
 }
 
 #[test]
+fn a_literal_of_a_span_means_what_it_meant_where_it_was_written() {
+    for style in ["sql_standard", "postgres"] {
+        let sql = format!(
+            "set intervalstyle = '{style}'; create table t (id int, i interval default '-1 2:00', check (i <> '-1 3:00'));
+             set intervalstyle = sql_standard; insert into t values (1); set intervalstyle = postgres; insert into t values (1)"
+        );
+        let one = if style == "postgres" { "-1 days +02:00:00" } else { "-1 days -02:00:00" };
+        assert_eq!(rows(&sql, "select i from t"), [one, one], "{style}");
+    }
+}
+
+#[test]
 fn a_literal_of_a_time_means_what_it_meant_where_it_was_written() {
     let sql = "set time zone 'UTC'; set datestyle = 'ISO, DMY';
                create table t (id int, at timestamptz default '2024-02-01 12:00', day date default '02/01/2024', n text default '02/01/2024',
