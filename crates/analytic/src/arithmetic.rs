@@ -111,6 +111,13 @@ impl Arithmetic {
     }
 }
 
+impl Arithmetic {
+    /// Whether it fails for a zero.
+    pub(crate) fn divides(&self) -> bool {
+        matches!(self.op, Op::Div | Op::Rem)
+    }
+}
+
 impl ScalarUDFImpl for Arithmetic {
     fn name(&self) -> &str {
         match self.op {

@@ -141,7 +141,7 @@ pub(crate) fn where_filtered(argument: &BoundExpr, filter: Option<&BoundExpr>) -
 }
 
 /// Whether evaluating `e` may fail for some values of its columns.
-fn may_fail(e: &BoundExpr) -> bool {
+pub(crate) fn may_fail(e: &BoundExpr) -> bool {
     e.any(&mut |node| match &node.kind {
         ExprKind::Call { function, args } => !is_constant(node) && call_may_fail(function.0.name, args),
         ExprKind::CallArray { function, array, .. } => {

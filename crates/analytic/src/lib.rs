@@ -27,6 +27,7 @@ mod from;
 mod group;
 mod host_function;
 mod in_order;
+mod inner_filters;
 mod json_aggregate;
 mod lazily;
 mod moments;

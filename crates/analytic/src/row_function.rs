@@ -18,6 +18,7 @@ use types::{Datum, PgType};
 
 use crate::catalog::functions::CatalogFunction;
 use crate::error::external;
+use crate::lazily::may_fail;
 use crate::shared::{Shared, eval_error};
 use crate::value;
 
@@ -75,6 +76,14 @@ impl RowFunction {
             Signature::variadic_any(volatility)
         };
         RowFunction { name, body, args, result, arrow, signature, shared }
+    }
+
+    /// Whether it may fail for some arguments.
+    pub(crate) fn may_fail(&self) -> bool {
+        match &self.body {
+            Body::Expr(body) => may_fail(body),
+            Body::Catalog(_) => false,
+        }
     }
 
     pub(crate) fn body(&self) -> &Body {

@@ -29,6 +29,7 @@ use crate::common_table::all_read_by;
 use crate::concat::ConcatUnions;
 use crate::error::{Planned, sql_error};
 use crate::in_order::OrdersKept;
+use crate::inner_filters;
 use crate::nested_loops::{KeptLeft, MadeAnew};
 use crate::relation::Relation;
 use crate::shared::Shared;
@@ -274,6 +275,7 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
         .with_config(config)
         .with_runtime_env(runtime_env(limits).planned()?)
         .with_default_features()
+        .with_optimizer_rules(inner_filters::rules())
         .with_query_planner(Arc::new(Planner))
         .with_physical_optimizer_rules(rules)
         .build())

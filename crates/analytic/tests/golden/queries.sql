@@ -327,3 +327,5 @@ select id from parent where nullif(id, 3) not in (1, 2) or nullif(id, 3) not in 
 select id, nullif(id, 3) not in (1, 2) or nullif(id, 3) not in (4, 5), nullif(id, 3) in (1) and nullif(id, 3) in (2), nullif(id, 3) in (1, 2) and nullif(id, 3) not in (1, null) from parent where id < 6 order by id;
 select sum(x), max(x), count(*), count(distinct x) from (select (case id when 2 then 'NaN' else '1.5' end)::numeric(5, 2) as x from parent) q;
 select x, count(*), x * 2, x > 1, round(x) from (select (case id % 3 when 2 then 'NaN' else id::text end)::numeric(5, 2) as x from parent where id < 7) q group by x order by x desc;
+select * from (select id, 12 / (id - 3) as q from parent where id <> 3) s where q > 2 order by id;
+with s as (select id from parent where id <> 3) select id from s where 12 / (id - 3) > 2 order by id;

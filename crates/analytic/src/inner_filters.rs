@@ -1,0 +1,70 @@
+//! The conditions of an inner query come before those of the query around it.
+//!
+//! `SELECT … FROM (SELECT … WHERE a <> 0) q WHERE 10 / a > 2`: DataFusion makes one filter of both and asks the outer condition first, of all rows. What may fail
+//! stays above what it met.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan};
+use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use crate::arithmetic::Arithmetic;
+use crate::fixed_filter::FixedFilter;
+use crate::row_function::RowFunction;
+
+/// DataFusion's rules for logical plans, with [`InnerFirst`] in the place of the one that moves filters down.
+pub(crate) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let moves_filters =
+        |rule: &Arc<dyn OptimizerRule + Send + Sync>| rule.name() == PushDownFilter::new().name();
+    let rules = Optimizer::new().rules.into_iter();
+    rules
+        .map(
+            |rule| if moves_filters(&rule) { Arc::new(InnerFirst(PushDownFilter::new())) as _ } else { rule },
+        )
+        .collect()
+}
+
+#[derive(Debug)]
+struct InnerFirst(PushDownFilter);
+
+impl OptimizerRule for InnerFirst {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Filter(filter) = plan else { return self.0.rewrite(plan, config) };
+        if !matches!(&*filter.input, LogicalPlan::Filter(_)) {
+            return self.0.rewrite(LogicalPlan::Filter(filter), config);
+        }
+        let conditions = split_conjunction_owned(filter.predicate.clone());
+        let (later, sooner): (Vec<_>, Vec<_>) = conditions.into_iter().partition(may_fail);
+        let Some(later) = conjunction(later) else {
+            return self.0.rewrite(LogicalPlan::Filter(filter), config);
+        };
+        let input = match conjunction(sooner) {
+            Some(sooner) => LogicalPlan::Filter(Filter::try_new(sooner, filter.input)?),
+            None => Arc::unwrap_or_clone(filter.input),
+        };
+        Ok(Transformed::yes(FixedFilter::plan(later, input)))
+    }
+}
+
+/// Whether evaluating `e` may fail for some rows.
+fn may_fail(e: &Expr) -> bool {
+    let found = e.exists(|node| {
+        let Expr::ScalarFunction(call) = node else { return Ok(false) };
+        let function: &dyn Any = call.func.inner().as_ref();
+        Ok(function.downcast_ref::<RowFunction>().is_some_and(RowFunction::may_fail)
+            || function.downcast_ref::<Arithmetic>().is_some_and(Arithmetic::divides))
+    });
+    found.unwrap_or(true)
+}
