@@ -20,9 +20,9 @@ pub(super) struct Waits {
     blocked_by: SessionId,
 }
 
-/// Of a circle that the first session would close, another one that can do without what it waits for, and what that is.
-pub(super) fn who_can_do_without(circle: &[Waits]) -> Option<(SessionId, LockTag)> {
-    let other = circle[1..].iter().find(|wait| wait.tag.is_of_long_change(wait.mode))?;
+/// Of a circle that the first session would close, another one that gives way, and what it waits for.
+pub(super) fn who_gives_way(circle: &[Waits]) -> Option<(SessionId, LockTag)> {
+    let other = circle[1..].iter().find(|wait| wait.tag.gives_way(wait.mode))?;
     Some((other.session, other.tag.clone()))
 }
 

@@ -34,10 +34,11 @@ pub enum LockTag {
 }
 
 impl LockTag {
-    /// Whether it is for a branch that a transaction asks for this lock in this mode: it can go on without one.
-    fn is_of_long_change(&self, mode: LockMode) -> bool {
+    /// Whether who waits for this lock in this mode is sent away rather than have another one fail whose wait closes a circle: for a branch, since it can go on
+    /// without one, and for the end of a branch, since it has less to lose than the transaction that has it.
+    fn gives_way(&self, mode: LockMode) -> bool {
         match self {
-            LockTag::Branch => mode == LockMode::FOR_BRANCH,
+            LockTag::Branch => true,
             LockTag::Ddl => mode == LockMode::NO_DDL,
             LockTag::Table(_) | LockTag::Row(..) | LockTag::Advisory(_) => false,
         }

@@ -98,7 +98,7 @@ pub(crate) struct LockTable {
     /// How often a session took each advisory lock for itself.
     session_counts: FxHashMap<(SessionId, LockTag, u8), u32>,
     many: Option<Box<Many>>,
-    /// Sessions that were sent away from where they waited, since they can do without what they waited for.
+    /// Sessions that were sent away from where they waited ([`LockTag::gives_way`]).
     sent_away: FxHashSet<SessionId>,
 }
 
@@ -208,7 +208,7 @@ impl LockTable {
             return Acquired::Busy;
         }
         if let Some(cycle) = self.cycle_closed_by(session, tag, mode) {
-            let Some((other, other_tag)) = super::deadlock::who_can_do_without(&cycle) else {
+            let Some((other, other_tag)) = super::deadlock::who_gives_way(&cycle) else {
                 return Acquired::Deadlock(super::deadlock::error(&cycle));
             };
             self.send_away(other, &other_tag);

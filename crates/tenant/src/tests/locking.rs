@@ -277,6 +277,26 @@ fn advisory_locks_take_so_much_memory_and_no_more() {
 }
 
 #[test]
+fn who_waits_to_change_the_catalog_fails_rather_than_the_long_change_that_it_waits_for() {
+    let (mut fixture, t) = two_rows();
+    let mut long = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut long).unwrap();
+    let row = |view: &mut View<'_>| lock(view, t, 1, RowLock::Update, WaitPolicy::Wait);
+    fixture.run(&mut second, row).unwrap();
+    let for_ddl = wait_of(fixture.run(&mut second, |view| view.ddl().map(drop)));
+    let for_row = wait_of(fixture.run(&mut long, row));
+    assert!(for_ddl.is_over() && !for_row.is_over());
+    let failed = error_of(fixture.run(&mut second, |view| view.ddl().map(drop)));
+    assert_eq!(failed.state().as_str(), "40P01");
+    fixture.tenant.abort(second);
+    assert!(for_row.is_over());
+    fixture.run(&mut long, row).unwrap();
+    fixture.commit(long).unwrap();
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
 fn of_very_many_row_locks_some_are_shown_and_those_that_are_waited_for() {
     let (mut fixture, t) = two_rows();
     let mut txn = fixture.begin(1, Isolation::ReadCommitted);
