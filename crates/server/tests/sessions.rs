@@ -490,7 +490,7 @@ fn a_copy_takes_rows_and_the_script_goes_on_after_it() {
     }
     let mut other = server.connect("acme", "acme", "pw").unwrap();
     let ids = other.ok("SELECT id FROM t ORDER BY id");
-    assert_eq!(ids, [1, 2, 3].map(|id| vec![Some(id.to_string())]));
+    assert_eq!(ids, [1, 2, 3, 4].map(|id| vec![Some(id.to_string())]));
 }
 
 #[test]
@@ -504,6 +504,11 @@ fn a_copy_that_is_given_up_or_cancelled_leaves_nothing() {
         assert_eq!(session.message().expect("an answer").0, b'G');
         let mut out = Vec::new();
         client::copy_data(&mut out, b"1\n");
+        (
+            &format!("/* {} */ COPY t FROM STDIN; SELECT 1", "x".repeat(10_000)),
+            "4\tfour\n",
+            &["COPY 1", "SELECT 1"],
+        ),
         let mut expected = SqlState::QUERY_CANCELED;
         match how {
             "fail" => client::copy_fail(&mut out, "enough"),

@@ -45,7 +45,7 @@ impl From<SqlError> for End {
 
 /// What continues when a COPY FROM STDIN has its data.
 pub(super) enum Resume {
-    /// The statements after the COPY in a Query.
+    /// The statements after the COPY in a Query; its text, if it is short.
     Query(String),
     /// Nothing: an Execute runs one statement.
     Execute,

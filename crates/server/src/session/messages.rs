@@ -203,6 +203,8 @@ impl Connection {
     #[cold]
     fn told(&mut self, message: &Frontend<'_>, error: &SqlError) {
         match message {
+            // See `queried`.
+            Frontend::Query("") => self.report(&error.clone().without_location(), Via::Simple),
             Frontend::Query(sql) => self.report(&error.clone().located_in(sql), Via::Simple),
             Frontend::Parse(parse) => self.report(&error.clone().located_in(parse.query), Via::Extended),
             Frontend::Sync => {
@@ -224,7 +226,10 @@ impl Connection {
         match executed {
             Executed::Complete => self.ready_for_query(),
             Executed::CopyIn => {
-                self.copying = Some(Resume::Query(sql.to_owned()));
+                // The session has the statements that are left. A long text is not kept, for as long as the client takes with its data, only to tell
+                // where in it one of them fails.
+                let text = if sql.len() < LONG_TEXT_MIN { sql } else { "" };
+                self.copying = Some(Resume::Query(text.to_owned()));
                 self.stopwatch.forget();
                 self.conversation.copy_in_began(Via::Simple);
                 self.flush_wanted = true;
