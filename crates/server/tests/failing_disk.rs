@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{ByteCount, Nanos, SqlState, TenantId};
@@ -27,6 +27,8 @@ struct Faults {
     sync: Arc<AtomicI32>,
     /// Writes that succeed before the first that fails.
     writes_left: Arc<AtomicI32>,
+    /// How long a write takes besides.
+    write_ms: Arc<AtomicU64>,
 }
 
 impl Faults {
@@ -136,6 +138,7 @@ impl FileOps for FailingFile {
     }
     fn write_some_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         self.faults.check_write()?;
+        std::thread::sleep(Duration::from_millis(self.faults.write_ms.load(Ordering::SeqCst)));
         self.file.write_at(buf, offset).map(|()| buf.len())
     }
     fn sync_data(&self) -> io::Result<()> {
@@ -220,6 +223,24 @@ fn a_failed_flush_is_never_acknowledged(errno: i32, state: SqlState) {
     assert_eq!(owner.ok(lost), one("0"));
     owner.ok("INSERT INTO t VALUES (2000, 0)");
     server.connect("other", "other", "pw").unwrap().ok("INSERT INTO t VALUES (2000, 0)");
+}
+
+#[test]
+fn a_commit_that_becomes_durable_while_the_server_ends_is_told() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |_| {});
+    server.create_tenant("acme");
+    let mut owner = server.connect("acme", "acme", "pw").unwrap();
+    owner.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    disk.log.write_ms.store(500, Ordering::SeqCst);
+    owner.start_query("INSERT INTO t VALUES (1)");
+    std::thread::sleep(Duration::from_millis(100));
+    let server = server.restart();
+    assert_eq!(owner.answer().tags, ["INSERT 0 1"]);
+    assert_eq!(owner.answer().error.expect("told").state, SqlState::ADMIN_SHUTDOWN);
+    disk.log.write_ms.store(0, Ordering::SeqCst);
+    let mut again = server.connect("acme", "acme", "pw").unwrap();
+    assert_eq!(again.ok("SELECT count(*) FROM t"), one("1"));
 }
 
 /// Repeats a statement, in a new session each time, until it succeeds; before that it may fail with `states` only.

@@ -374,11 +374,8 @@ impl Connection {
             self.home.add_wait(Wait::LogFlush, env::now() - began);
             match durable {
                 Ok(durable) => durable?,
-                // What the output says may not be told, and is not.
-                Err(interruption) => {
-                    self.output.take();
-                    return Err(interruption.fatal().map_or(End::Gone, End::Fatal));
-                }
+                // What the output says is told if it becomes durable before the goodbye.
+                Err(interruption) => return Err(interruption.fatal().map_or(End::Gone, End::Fatal)),
             }
             self.session.reset_observed();
         }
