@@ -387,6 +387,36 @@ fn messages_that_have_come_in_part_are_bounded_for_a_tenant() {
 }
 
 #[test]
+fn answers_that_are_not_read_are_bounded_for_a_tenant() {
+    // An eighth of it is a tenant's.
+    let server = TestServer::with(|config| config.memory = base::ByteCount::from_mib(64));
+    server.create_tenant("acme");
+    let pause = |ms| std::thread::park_timeout(std::time::Duration::from_millis(ms));
+    // More than sockets hold, of which two fit.
+    let mut sessions: Vec<_> = (0..4)
+        .map(|_| {
+            let mut session = server.connect("acme", "acme", "pw").unwrap();
+            session.start_query("SELECT repeat('x', 4000000)");
+            pause(200);
+            session
+        })
+        .collect();
+    pause(5300);
+    for (number, session) in sessions[..3].iter_mut().enumerate() {
+        assert_eq!(session.answer().rows.len(), 1, "what was sent stays sent");
+        if number < 2 {
+            assert!(session.is_alive());
+        } else {
+            let error = session.answer().error.expect("told");
+            assert_eq!((error.state, error.severity.as_str()), (SqlState::OUT_OF_MEMORY, "FATAL"));
+        }
+    }
+    pause(3000);
+    assert!(sessions[3].answer().tags.is_empty(), "nobody waits for it any more");
+    assert!(server.connect("acme", "acme", "pw").unwrap().is_alive());
+}
+
+#[test]
 fn what_sessions_keep_of_messages_is_bounded_for_a_tenant() {
     // An eighth of it is a tenant's.
     let server = TestServer::with(|config| config.memory = base::ByteCount::from_mib(64));
@@ -474,6 +504,11 @@ fn a_copy_takes_rows_and_the_script_goes_on_after_it() {
     for (sql, rows, tags) in [
         ("COPY t FROM STDIN", "1\tone\n2\t\\N\n", &["COPY 2"][..]),
         ("COPY t FROM STDIN; SELECT 1", "3\tthree\n", &["COPY 1", "SELECT 1"]),
+        (
+            &format!("/* {} */ COPY t FROM STDIN; SELECT 1", "x".repeat(10_000)),
+            "4\tfour\n",
+            &["COPY 1", "SELECT 1"],
+        ),
     ] {
         session.start_query(sql);
         let (tag, _) = session.message().expect("an answer");
@@ -504,11 +539,6 @@ fn a_copy_that_is_given_up_or_cancelled_leaves_nothing() {
         assert_eq!(session.message().expect("an answer").0, b'G');
         let mut out = Vec::new();
         client::copy_data(&mut out, b"1\n");
-        (
-            &format!("/* {} */ COPY t FROM STDIN; SELECT 1", "x".repeat(10_000)),
-            "4\tfour\n",
-            &["COPY 1", "SELECT 1"],
-        ),
         let mut expected = SqlState::QUERY_CANCELED;
         match how {
             "fail" => client::copy_fail(&mut out, "enough"),

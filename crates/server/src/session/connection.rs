@@ -26,6 +26,9 @@ use crate::tenants::restoring::Restoring;
 const OUTPUT_LEN_MAX: usize = 64 << 10;
 /// Capacity of the input buffer an idle session keeps.
 const IDLE_INPUT_CAPACITY_MAX: usize = 1 << 10;
+/// An answer that the point path may give to any query waits to be read although there is no room for it, but not for long.
+const READ_SOON_LEN_MAX: usize = 4 << 20;
+const READ_TIME_MAX: base::Nanos = base::Nanos::from_secs(5);
 /// How long the last words to a client may take.
 const GOODBYE_TIME_MAX: base::Nanos = base::Nanos::from_secs(2);
 
@@ -59,6 +62,7 @@ pub(super) struct Connection {
     pub(super) stream: Stream,
     pub(super) input: Vec<u8>,
     pub(super) long_input: Arc<LongInput>,
+    answers: LongInput,
     pub(super) output: Output,
     pub(super) conversation: Conversation,
     pub(super) session: Session,
@@ -117,6 +121,7 @@ async fn serve_noted(
     let output = Output::new(std::mem::take(&mut client.output));
     let watch = Arc::new(Watch::new(home.statement_limits(), &shared.runaways, &control));
     let long_input = shared.sessions.long_input(&control);
+    let answers = shared.sessions.answers(&control);
     let counted = Counted { table: home.statements().clone(), used: used.clone() };
     let host =
         Host::new(shared.clone(), control.clone(), watch.clone(), Some(counted), Some(long_input.clone()));
@@ -138,6 +143,7 @@ async fn serve_noted(
         stream: client.stream,
         input: client.input,
         long_input,
+        answers,
         output,
         conversation: Conversation::new(),
         session,
@@ -399,16 +405,22 @@ impl Connection {
             Err(_) => return Err(End::Gone),
         }
         let _idle = self.idle_branch();
-        self.long_input.wait_to_send(out.len())?;
-        match self.control.race_to_end(None, self.stream.send(out)).await {
+        let (mut read_until, mut refused) = (None, None);
+        if let Err(error) = self.answers.wait_to_send(out.len()) {
+            if out.len() > READ_SOON_LEN_MAX {
+                return Err(error.into());
+            }
+            (read_until, refused) = (Some(env::now() + READ_TIME_MAX), Some(error));
+        }
+        match self.control.race_to_end(read_until, self.stream.send(out)).await {
             Ok((Ok(()), out)) => {
-                self.long_input.wait_to_send(0)?;
+                self.answers.wait_to_send(0)?;
                 self.output.reuse(out);
                 Ok(())
             }
             Ok((Err(_), _)) => Err(End::Gone),
             // The send goes on by itself; what is sent next follows it.
-            Err(interruption) => Err(interruption.fatal().map_or(End::Gone, End::Fatal)),
+            Err(interruption) => Err(interruption.fatal().or(refused).map_or(End::Gone, End::Fatal)),
         }
     }
 

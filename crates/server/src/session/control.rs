@@ -319,6 +319,8 @@ impl Drop for IdleBranch {
 pub(crate) struct Sessions {
     env: Env,
     long_inputs: LongInputs,
+    /// Of answers, beside those: who is slow to read keeps nobody from sending.
+    answers: LongInputs,
     inner: Mutex<Inner>,
 }
 
@@ -327,6 +329,7 @@ pub(crate) struct Sessions {
 struct OfTenant {
     count: usize,
     long_input: Came,
+    answers: Came,
 }
 
 struct Inner {
@@ -344,6 +347,7 @@ impl Sessions {
         Sessions {
             env: env.clone(),
             long_inputs: LongInputs::new(config.memory),
+            answers: LongInputs::new(config.memory),
             inner: Mutex::new(Inner {
                 by_id: FxHashMap::default(),
                 by_tenant: FxHashMap::default(),
@@ -461,6 +465,12 @@ impl Sessions {
     pub(super) fn long_input(&self, control: &Control) -> Arc<LongInput> {
         let came = self.lock().by_tenant.entry(control.tenant).or_default().long_input.clone();
         Arc::new(self.long_inputs.of_session(&came))
+    }
+
+    /// What of its answers may wait for the client of a session that has its place.
+    pub(super) fn answers(&self, control: &Control) -> LongInput {
+        let waits = self.lock().by_tenant.entry(control.tenant).or_default().answers.clone();
+        self.answers.of_session(&waits)
     }
 
     /// Has what a tenant's sessions wait for, or those of all, look anew what it is held to.

@@ -1,6 +1,6 @@
 //! What sessions hold for their clients: the beginnings of long ones, of which a client may leave the rest out for as long as it likes, and what is
-//! kept of those that came whole, as prepared statements, their parameters, the rest of a script, data of a COPY that is no row yet; and long answers that are
-//! not read.
+//! kept of those that came whole, as prepared statements, their parameters, the rest of a script, data of a COPY that is no row yet; and, by themselves,
+//! answers that are not read.
 //!
 //! It is bounded for each tenant, by a part of the memory for pages that it is held beside, and for all together. Who would go over either is refused with
 //! 53200: what was to be kept is not, and the session goes on; of a message that is not read to its end the next one is not found, an answer cannot
@@ -15,8 +15,8 @@ use base::{ByteCount, SqlError, SqlState};
 /// What a session may have of a message that has not come whole, and may keep, without being counted.
 const UNCOUNTED_LEN_MAX: u64 = 64 << 10;
 const UNCOUNTED_KEPT_MAX: u64 = 256 << 10;
-/// What may wait to be sent without being counted: any query's answer on the point path.
-const UNCOUNTED_UNSENT_MAX: u64 = 4 << 20;
+/// What may wait to be sent without being counted.
+const UNCOUNTED_UNSENT_MAX: u64 = 256 << 10;
 /// The part of the memory for pages that a tenant's sessions may have besides, and what they may have in any case, whatever others have.
 const TENANT_PART: u64 = 8;
 const TENANT_MAX_MIN: u64 = 4 << 20;
@@ -89,7 +89,7 @@ impl LongInput {
     /// So much waits for the client to take it.
     ///
     /// # Errors
-    /// 53200, fatal.
+    /// 53200, fatal: there is no room for it, and it is not counted.
     pub(super) fn wait_to_send(&self, len: usize) -> Result<(), SqlError> {
         let len = Some(len as u64).filter(|len| *len > UNCOUNTED_UNSENT_MAX).unwrap_or(0);
         self.set(&self.unsent, len).map_err(|detail| {
@@ -200,7 +200,7 @@ mod tests {
         two.keep(3 * mib).unwrap();
         three.hold(1 << 20).unwrap();
         assert_eq!(three.wait_to_send(5 << 20).unwrap_err().severity(), base::Severity::Fatal);
-        three.wait_to_send(4 << 20).unwrap();
+        three.wait_to_send(UNCOUNTED_UNSENT_MAX as usize).unwrap();
         assert_eq!(tenant.load(Ordering::Relaxed), 8 * mib);
         drop((one, two, three));
         assert_eq!((tenant.load(Ordering::Relaxed), inputs.came.load(Ordering::Relaxed)), (0, 0));
