@@ -100,7 +100,8 @@ impl Stream {
         loop {
             if !tls.plain.is_empty() || tls.ended {
                 let n = tls.plain.len();
-                buf.append(&mut tls.plain);
+                // Its memory goes, too: the session may be idle from here on.
+                buf.append(&mut std::mem::take(&mut tls.plain));
                 return (Ok(n), buf);
             }
             match tls.take_in(&self.socket).await {
