@@ -180,6 +180,64 @@ fn copied_under_load(server: &Server, rounds: usize, mut copy: impl FnMut(usize)
 }
 
 #[test]
+fn a_backup_into_a_pipe_leaves_the_pipe() {
+    let server = Server::with_acme();
+    let (dir, file) = folder();
+    let (pipe, url) = (dir.path().join("pipe"), server.url("admin", "rowhouse"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo can be run").success());
+    let copy = std::fs::File::create(&file).expect("a file can be made");
+    let mut cat = Command::new("cat").arg(&pipe).stdout(copy).spawn().expect("cat can be run");
+    backup(&server, "acme", &pipe);
+    assert!(cat.wait().expect("it ends").success());
+    let kind = std::fs::symlink_metadata(&pipe).expect("it is there").file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&kind));
+    ends_well(&["verify-backup", path(&file)]);
+    assert!(
+        fails(&["backup", "--url", &url, "--tenant", "acme", "--to", path(dir.path())]).contains("directory")
+    );
+}
+
+#[test]
+fn a_backup_that_is_told_to_end_leaves_nothing() {
+    let server = Server::with_acme();
+    run(async {
+        let rows = "CREATE TABLE t (id int PRIMARY KEY, v text);
+                    INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 30000) g";
+        server.owner("acme").await.batch_execute(rows).await.expect("rows can be made");
+    });
+    let url = server.url("admin", "rowhouse");
+    for signal in ["-INT", "-TERM"] {
+        let (dir, file) = folder();
+        let there = || std::fs::read_dir(dir.path()).expect("a folder").count();
+        let mut backup = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+            .args(["backup", "--url", &url, "--tenant", "acme", "--json", "--to", path(&file)])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary can be run");
+        eventually("a backup begins", || there() > 0);
+        let told = Command::new("kill").args([signal, &backup.id().to_string()]).status();
+        assert!(told.expect("kill can be run").success());
+        assert!(!backup.wait().expect("it ends").success(), "{signal}");
+        assert_eq!(there(), 0, "{signal}");
+    }
+}
+
+#[test]
+fn a_tenant_whose_name_looks_like_an_option_is_backed_up() {
+    let server = Server::start();
+    let (_dir, file) = folder();
+    run(async {
+        server.admin().await.batch_execute("CREATE TENANT \"--json\"").await.expect("a tenant can be made")
+    });
+    backup(&server, "--json", &file);
+    restore(&server, &file, &["--tenant", "-"]);
+    let mut names = run(tenants(&server));
+    names.sort();
+    assert_eq!(names, ["-", "--json"]);
+}
+
+#[test]
 fn a_backup_under_load_is_of_one_moment() {
     let mut server = Server::with_acme();
     let (_dir, file) = folder();

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     url: String,
     /// The tenant to back up
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     tenant: String,
     /// The file to write, replaced if it is there, or a pipe or device; - for standard output
     #[arg(long, value_name = "FILE")]
@@ -55,10 +55,13 @@ struct Outcome {
 /// # Errors
 /// The server refuses, the file cannot be written, or what came is no whole backup: no file is left then.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    // Nobody may read from a pipe yet: while that is waited for, a signal ends the program as any other.
+    let special = Sink::special(&args.to)?;
+    let interrupt = env::Env::real().threads.shutdown_signal();
     let outcome = block_on(async {
         tokio::select! {
-            outcome = save(args) => outcome,
-            _ = tokio::signal::ctrl_c() => Err("interrupted; no backup was left".into()),
+            outcome = save(args, special) => outcome,
+            () = interrupt.wait() => Err("interrupted; no backup was left".into()),
         }
     })?;
     let report = if args.json {
@@ -78,12 +81,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-async fn save(args: &Args) -> Result<Outcome, Error> {
+async fn save(args: &Args, special: Option<Sink>) -> Result<Outcome, Error> {
     let began = Instant::now();
     let client = Target::new(&args.url, None)?.connect_admin().await?;
     let statement = format!("BACKUP TENANT {} TO STDOUT", quoted(&args.tenant));
     let mut pieces = std::pin::pin!(client.copy_out(&statement).await?);
-    let mut sink = Sink::create(&args.to)?;
+    let mut sink = special.map_or_else(|| Sink::create(&args.to), Ok)?;
     let bar = if args.json { ProgressBar::hidden() } else { progress_bar("backing up")? };
     let mut checked = Checked::new(&format!("backup of {}", args.tenant));
     while let Some(piece) = pieces.try_next().await? {
@@ -114,21 +117,20 @@ enum Sink {
 }
 
 impl Sink {
-    fn create(name: &str) -> Result<Sink, Error> {
-        if name == DASH {
-            return Ok(Sink::Stdout);
-        }
+    /// `None` where there is, or will be, a file.
+    fn special(name: &str) -> Result<Option<Sink>, Error> {
         // Nothing takes the place of what is there and is no file: it takes the bytes itself.
-        let is_special = |there: &std::fs::Metadata| !there.is_file() && !there.is_dir();
-        match std::fs::metadata(name).is_ok_and(|there| is_special(&there)) {
-            false => Ok(Sink::File(Partial::create(name)?)),
-            true => {
-                let path = PathBuf::from(name);
-                let opened =
-                    File::options().write(true).open(&path).map_err(|error| failed(&path, &error))?;
-                Ok(Sink::Special(opened, path))
-            }
+        let is_special = |there: std::fs::Metadata| !there.is_file() && !there.is_dir();
+        if name == DASH || !std::fs::metadata(name).is_ok_and(is_special) {
+            return Ok(None);
         }
+        let path = PathBuf::from(name);
+        let opened = File::options().write(true).open(&path).map_err(|error| failed(&path, &error))?;
+        Ok(Some(Sink::Special(opened, path)))
+    }
+
+    fn create(name: &str) -> Result<Sink, Error> {
+        if name == DASH { Ok(Sink::Stdout) } else { Ok(Sink::File(Partial::create(name)?)) }
     }
 
     fn write(&mut self, piece: &[u8]) -> Result<(), Error> {
@@ -201,7 +203,7 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let mut reader = std::process::Command::new("cat");
         let mut reader = reader.arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
-        let mut sink = Sink::create(pipe.to_str().unwrap()).unwrap();
+        let mut sink = Sink::special(pipe.to_str().unwrap()).unwrap().expect("a pipe");
         sink.write(b"a backup").unwrap();
         sink.finish().unwrap();
         let kind = std::fs::metadata(&pipe).unwrap().file_type();
