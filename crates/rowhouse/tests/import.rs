@@ -67,6 +67,9 @@ const FURTHER: &str = r#"
     SET CONSTRAINTS ALL IMMEDIATE;
     ALTER TABLE late ADD CONSTRAINT positive_n CHECK (n > 0) NOT VALID, ADD FOREIGN KEY (n) REFERENCES late DEFERRABLE NOT VALID;
     CREATE VIEW reds AS SELECT id, tags FROM "Odd Schema"."T ""1""" WHERE c = 'red';
+    CREATE TABLE lines (id int PRIMARY KEY, t text DEFAULT E'a\r\nb');
+    COMMENT ON TABLE lines IS E'two\r\n\\restrict lines';
+    SELECT lo_from_bytea(0, 'large');
 "#;
 
 #[test]
@@ -76,6 +79,7 @@ fn a_database_of_postgresql_is_imported_whole() {
     postgres.psql(&["-c", FURTHER]);
     let output = import(&postgres, &server, &["--jobs", "3", "--json"]);
     assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("large objects: 1"), "{}", said(&output));
     let tables = postgres.psql(&[
         "-c",
         "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
@@ -98,6 +102,8 @@ fn a_database_of_postgresql_is_imported_whole() {
         "SELECT nextval('counter'), nextval('unused')",
         "INSERT INTO \"Odd Schema\".\"T \"\"1\"\"\" (amount) VALUES (1) RETURNING id, c",
         "INSERT INTO customer (name) VALUES ('Next') RETURNING id",
+        "INSERT INTO lines (id) VALUES (1) RETURNING octet_length(t)",
+        "SELECT octet_length(obj_description('lines'::regclass, 'pg_class'))",
         "SELECT count(*), max(id) FROM reds",
         "SELECT count(*) FROM open_orders",
         "SELECT conname FROM pg_constraint WHERE contype IN ('p', 'u', 'f') AND conname !~ '^pg_' ORDER BY 1",

@@ -172,6 +172,14 @@ async fn copy(
     Ok(sink.finish().await?)
 }
 
+/// How many large objects the source has. They belong to no schema and are not carried.
+///
+/// # Errors
+/// The source cannot be asked.
+pub(super) async fn large_objects(source: &Client) -> Result<i64, Error> {
+    Ok(source.query_one("SELECT count(*) FROM pg_catalog.pg_largeobject_metadata", &[]).await?.get(0))
+}
+
 /// Names, quoted, of the relations of a kind that the target has.
 async fn names(target: &Client, kind: &str) -> Result<HashSet<String>, Error> {
     let query = format!(

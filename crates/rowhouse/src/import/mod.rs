@@ -95,6 +95,10 @@ async fn import(args: &Args) -> Result<Outcome, Error> {
     data::hold(&source, &args.schema, &tables).await?;
     let mut schema = Schema::dump(args, &from, &snapshot)?;
     let mut skipped = schema.rehearse(&target, args.skip_unsupported).await?;
+    let large_objects = data::large_objects(&source).await?;
+    if large_objects > 0 {
+        skipped.push(format!("large objects: {large_objects}"));
+    }
 
     let bar = progress_bar(args, &tables)?;
     schema.before_data(&target, &bar).await?;

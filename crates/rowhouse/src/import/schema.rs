@@ -155,7 +155,13 @@ fn make_schema_if_missing(statement: &mut String) {
 
 fn dump_section(args: &Args, from: &Target, snapshot: &str, section: &str) -> Result<Vec<String>, Error> {
     let mut command = Command::new(&args.pg_dump);
-    command.args(["--no-owner", "--no-privileges", "--no-security-labels", "--no-publications"]);
+    command.args([
+        "--no-owner",
+        "--no-privileges",
+        "--no-security-labels",
+        "--no-publications",
+        "--no-blobs",
+    ]);
     command.args(["--no-subscriptions", "--no-tablespaces", "--section", section, "--snapshot", snapshot]);
     // Whatever the database's own encoding is: the tenant's is this one.
     command.args(["--encoding", "UTF8", "--lock-wait-timeout", LOCK_WAIT_MAX_MS]);

@@ -2,20 +2,21 @@
 
 /// The statements of `sql` without comments before them, their semicolons, and psql's own lines (`\restrict`).
 pub(super) fn statements(sql: &str) -> Vec<String> {
-    let lines =
-        sql.lines().filter(|line| !line.starts_with("\\restrict ") && !line.starts_with("\\unrestrict "));
-    let sql = lines.collect::<Vec<_>>().join("\n");
     let mut found = Vec::new();
     let mut statement = String::new();
     let mut nesting = Nesting::default();
-    let mut rest = sql.as_str();
+    let mut rest = sql;
     while let Some(first) = rest.chars().next() {
         let len = match first {
             '\'' => quoted_len(rest, '\'', is_escape(&statement)),
             '"' => quoted_len(rest, '"', false),
             '$' => dollar_len(rest, &statement).unwrap_or(1),
             '-' if rest.starts_with("--") => {
-                rest = &rest[rest.find('\n').unwrap_or(rest.len())..];
+                rest = after_line(rest);
+                continue;
+            }
+            '\\' if statement.trim().is_empty() && is_psqls_own(rest) => {
+                rest = after_line(rest);
                 continue;
             }
             '/' if rest.starts_with("/*") => {
@@ -98,6 +99,14 @@ impl Nesting {
         let made = made.strip_prefix("or replace ").unwrap_or(made);
         made.starts_with("function ") || made.starts_with("procedure ")
     }
+}
+
+fn after_line(text: &str) -> &str {
+    &text[text.find('\n').unwrap_or(text.len())..]
+}
+
+fn is_psqls_own(line: &str) -> bool {
+    line.starts_with("\\restrict ") || line.starts_with("\\unrestrict ")
 }
 
 fn push(found: &mut Vec<String>, statement: &mut String) {
@@ -193,6 +202,21 @@ mod tests {
                 "SELECT 'ünïcode;'",
             ]
             .map(str::to_owned)
+        );
+    }
+
+    /// A default of two lines, as a form on Windows sends it.
+    #[test]
+    fn texts_of_several_lines_stay_as_they_are() {
+        let whole = [
+            "CREATE TABLE t (a text DEFAULT 'a\r\nb')",
+            "COMMENT ON TABLE t IS 'as in\n\\restrict abc\n\\unrestrict abc\n'",
+            "CREATE VIEW v AS SELECT 'q\r'::text,\n\t$$\r\n\\restrict x\n$$",
+        ];
+        let sql = whole.join(";\r\n-- a comment\r\n");
+        assert_eq!(
+            statements(&format!("\\restrict abc\n{sql};\n\\unrestrict abc\n")),
+            whole.map(str::to_owned)
         );
     }
 
