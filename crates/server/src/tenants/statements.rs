@@ -178,7 +178,7 @@ async fn carry_out(shared: &Arc<Shared>, statement: HostStatement) -> SqlResult<
         }
         HostStatement::ShowServer => show::rows(&statement, show::server(shared), "SHOW SERVER"),
         HostStatement::ShowVolumes => show::rows(&statement, show::volumes(shared), "SHOW VOLUMES"),
-        HostStatement::ShowTenants => show::rows(&statement, show::tenants(shared), "SHOW TENANTS"),
+        HostStatement::ShowTenants => show::rows(&statement, show::tenants(shared).await, "SHOW TENANTS"),
         HostStatement::ShowSizes => show::rows(&statement, show::sizes(shared), "SHOW SIZES"),
         HostStatement::Evict { ref name } => {
             let entry = shared.tenants.named(name).ok_or_else(|| missing(name))?;

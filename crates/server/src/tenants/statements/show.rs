@@ -2,13 +2,18 @@
 
 use base::ByteCount;
 use governor::{PromiseKey, RunawayKey, RunawayScope, ServerKey, VolumeKey};
+use rustc_hash::FxHashMap;
 use sql::session::{Field, HostOutcome, HostStatement};
 use types::{Datum, PgType, Row, TypeMod};
 
 use super::super::RuleFigures;
 use super::overbooking::Cores;
 use crate::calibration::VolumeCalibration;
+use crate::executor::yield_now;
 use crate::shared::Shared;
+
+/// So many tenants' rows are made in one turn.
+const ROWS_A_TURN: usize = 128;
 
 /// What SHOW TENANTS counts of a tenant's pages.
 const COUNTED: [&str; 8] = [
@@ -89,9 +94,13 @@ pub(super) fn rows(statement: &HostStatement, rows: Vec<Row>, tag: &'static str)
     HostOutcome::Rows { fields: fields(statement), rows, tag }
 }
 
-pub(super) fn tenants(shared: &Shared) -> Vec<Row> {
+/// In many turns, since there may be many tenants.
+pub(super) async fn tenants(shared: &Shared) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, entry) in shared.tenants.list() {
+        if rows.len() % ROWS_A_TURN == ROWS_A_TURN - 1 {
+            yield_now().await;
+        }
         let row = entry.row();
         let used = shared.used_by(entry.id);
         let (resident, pages) = entry.home.page_figures();
@@ -127,10 +136,16 @@ pub(super) fn tenants(shared: &Shared) -> Vec<Row> {
 }
 
 pub(super) fn sizes(shared: &Shared) -> Vec<Row> {
+    let mut having: FxHashMap<String, i64> = FxHashMap::default();
+    for (_, entry) in shared.tenants.list() {
+        if let Some(size) = entry.with_row(|row| row.size.clone()) {
+            *having.entry(size).or_default() += 1;
+        }
+    }
     let mut rows = Vec::new();
-    let having = |size: &str| super::size::tenants_of(shared, size).len() as i64;
     for (name, options) in shared.sizes.list() {
-        let mut values: Row = vec![Datum::Text(name.as_str().into()), Datum::Int8(having(&name))];
+        let count = having.get(&name).copied().unwrap_or(0);
+        let mut values: Row = vec![Datum::Text(name.as_str().into()), Datum::Int8(count)];
         values.extend(PromiseKey::ALL.iter().map(|&key| text_or_null(options.get(key))));
         rows.push(values);
     }
