@@ -21,9 +21,6 @@ use crate::MemoryBound;
 use crate::expr::{Volatility, fold_ident};
 use crate::session::{Home, Pause, Reply, Session};
 
-/// A longer default of an added column goes into each row.
-const MISSING_BYTES_MAX: usize = 4 << 10;
-
 pub(super) fn run(
     session: &mut Session,
     home: &mut Home<'_>,
@@ -309,14 +306,8 @@ fn add_column(
         }
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
     }
-    // One value fits all rows: they need not be touched, unless it is too long for a catalog, which is in memory.
-    let mut one = None;
-    if let Some(default) = default.as_ref().filter(|default| default.volatility() < Volatility::Volatile) {
-        one = session.evaluate(home, default, 1)?.pop();
-    }
-    one = one.filter(|value| value.heap_bytes() <= MISSING_BYTES_MAX);
     let mut rows = 0;
-    let differs = default.is_some() && one.is_none();
+    let differs = default.as_ref().is_some_and(|default| default.volatility() == Volatility::Volatile);
     if differs || sequence.is_some() {
         session.for_each_row(home, oid, &mut |_| {
             rows += 1;
@@ -330,8 +321,10 @@ fn add_column(
         })?),
     };
     match (&default, sequence_oid) {
-        (Some(_), _) if one.is_some() => {
-            column.missing = one.filter(|value| !value.is_null()).map(Box::new);
+        // One value fits all rows: they need not be touched.
+        (Some(default), _) if default.volatility() < Volatility::Volatile => {
+            let mut values = session.evaluate(home, default, 1)?;
+            column.missing = values.pop().filter(|value| !value.is_null()).map(Box::new);
             session.ddl(home, |ddl| add_one(ddl, oid, column))?;
         }
         (Some(default), _) if rows > 0 => {

@@ -19,10 +19,10 @@ fn an_added_column_shows_its_default_in_old_rows() {
 fn a_long_default_of_an_added_column_goes_into_the_rows() {
     let (mut bench, mut session) = after(
         "create table t (a int); insert into t values (1), (2);
-         alter table t add b text default repeat('x', 5000), add c text default 'y'; insert into t values (3)",
+         alter table t add b text default repeat('x', 20000), add c text default 'y'; insert into t values (3)",
     );
     let sql = "select a, length(b), c from t order by a";
-    assert_eq!(bench.run(&mut session, sql).lines(), ["1|5000|y", "2|5000|y", "3|5000|y"]);
+    assert_eq!(bench.run(&mut session, sql).lines(), ["1|20000|y", "2|20000|y", "3|20000|y"]);
     let catalog = bench.catalog();
     let table = catalog.tables().find(|t| t.name == "t").expect("the table exists");
     let kept: Vec<bool> = table.columns.iter().map(|column| column.missing.is_some()).collect();
