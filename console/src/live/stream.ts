@@ -89,9 +89,11 @@ export class Stream {
         if (this.#source === source) run(JSON.parse((message as MessageEvent<string>).data) as T);
       });
     };
-    on<{ frames: Frame[] }>("history", ({ frames }) => {
+    let past: Frame[] = [];
+    on<{ frames: Frame[]; more?: boolean }>("history", ({ frames, more }) => {
       this.#arrived();
-      this.frames.set(frames);
+      past = past.concat(frames);
+      if (more !== true) this.frames.set(past);
     });
     on<{ tenants: [id: number, name: string][] }>("names", ({ tenants }) => {
       for (const [id, name] of tenants) this.names.set(id, name);

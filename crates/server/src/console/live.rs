@@ -42,6 +42,8 @@ const WATCHED_MAX: usize = 16;
 const TOP_DEFAULT: usize = 12;
 /// Frames that a stream may be behind before it misses the oldest.
 const BEHIND_MAX: usize = 4;
+/// Frames of the past that are told at once: all of them with all that can be asked for are megabytes, and one who does not read has as much waiting.
+const PAST_PART: usize = 60;
 
 /// What streams are made from.
 pub(super) struct Live {
@@ -153,6 +155,8 @@ struct Listener {
     frames: broadcast::Receiver<Arc<Frame>>,
     changed: broadcast::Receiver<Administered>,
     events: broadcast::Receiver<ConsoleEvent>,
+    /// Frames of the past that are yet to be told.
+    past: VecDeque<Arc<Frame>>,
     /// To be sent before anything else.
     ready: VecDeque<Event>,
     has_ended: bool,
@@ -191,15 +195,12 @@ pub(super) async fn live(
         frames: live.frames.subscribe(),
         changed: live.changed.subscribe(),
         events: console.extension.events.listen(),
+        past: lock(&live.ring).last(seconds).into(),
         ready: VecDeque::new(),
         has_ended: false,
     };
-    let past = lock(&live.ring).last(seconds);
-    let frames: Vec<Value> = past.iter().map(|frame| listener.json(frame)).collect();
     if query.text("history").is_some() {
-        let names = past.iter().filter_map(|frame| listener.new_names(frame)).collect::<Vec<_>>();
-        listener.ready.extend(names);
-        listener.ready.push_back(event("history", &json!({ "frames": frames }).to_string()));
+        listener.tell_past();
     }
     let stream = futures::stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
@@ -240,11 +241,25 @@ impl Listener {
         (!names.is_empty()).then(|| event("names", &json!({ "tenants": names }).to_string()))
     }
 
+    /// Makes the next part of the past ready; with nothing in it there is the first all the same.
+    fn tell_past(&mut self) {
+        let some: Vec<Arc<Frame>> = self.past.drain(..PAST_PART.min(self.past.len())).collect();
+        let names: Vec<Event> = some.iter().filter_map(|frame| self.new_names(frame)).collect();
+        let frames: Vec<Value> = some.iter().map(|frame| self.json(frame)).collect();
+        self.ready.extend(names);
+        let more = !self.past.is_empty();
+        self.ready.push_back(event("history", &json!({ "frames": frames, "more": more }).to_string()));
+    }
+
     /// The next event; `None` at the end.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
+            }
+            if !self.past.is_empty() {
+                self.tell_past();
+                continue;
             }
             if self.has_ended {
                 return None;

@@ -75,7 +75,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<Arc<Console>>> {
                 ("limit", "integer", "Rows at most, to 500"),
             ]),
         get_json("/api/live", get(live::live), "Frame")
-            .is("Server-sent events: history, frame, names, changed, expired, and those of the embedder")
+            .is("Server-sent events: history (in parts, while there is more), frame, names, changed, expired, and those of the embedder")
             .query(&[
                 ("top", "integer", "Tenants to show by name, those that use the most; to 64"),
                 ("watch", "string", "Tenants to show whatever they use, separated by commas (within a name: %2C); to 16"),
