@@ -38,6 +38,7 @@ mod prepare;
 mod query;
 mod relation;
 mod row_function;
+mod row_orders;
 mod run;
 mod select;
 mod shared;

@@ -64,7 +64,9 @@ impl Binder<'_> {
         if skip == 0 && fetch.is_none() {
             return Ok((relation, single));
         }
-        let plan = LogicalPlanBuilder::from(outermost(relation.plan))
+        // A sort whose rows are only passed over is kept as any other one.
+        let rows = if fetch.is_some() { outermost(relation.plan) } else { relation.plan };
+        let plan = LogicalPlanBuilder::from(rows)
             .limit(skip, fetch)
             .and_then(LogicalPlanBuilder::build)
             .planned()?;

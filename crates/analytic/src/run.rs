@@ -32,6 +32,7 @@ use crate::in_order::OrdersKept;
 use crate::inner_filters;
 use crate::nested_loops::{KeptLeft, MadeAnew};
 use crate::relation::Relation;
+use crate::row_orders::RowOrders;
 use crate::shared::Shared;
 use crate::signalling::signals;
 use crate::spill::runtime_env;
@@ -261,6 +262,7 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
         rules.push(rule);
         if chooses_inputs {
             rules.push(Arc::new(KeptLeft));
+            rules.push(Arc::new(RowOrders));
         }
     }
     if memory == Memory::Spilling {

@@ -356,3 +356,17 @@ fn outer_joins_by_comparing_each_row_with_each_lose_none_where_one_side_does_not
         }
     }
 }
+
+#[test]
+fn joins_that_do_not_fit_are_sorted_by_all_that_is_asked_for() {
+    let mut sample = Sample::new();
+    let sql = "select l.k, r.v, length(l.s) > 0 \
+               from (select g % 300 as k, repeat('x', 1000) || g as s from generate_series(1, 6000) as g) l \
+               join (select g % 300 as k, g * 7919 % 1000 as v from generate_series(1, 1500) as g) r on l.k = r.k \
+               order by l.k, r.v";
+    let unbounded = sample.text(sql).expect("it runs where there is room");
+    assert_eq!(unbounded.lines().count(), 6000 * 5);
+    sample.work_memory = Some(ByteCount::from_mib(4));
+    let bounded = sample.text(sql).expect("it runs");
+    assert!(bounded == unbounded, "another order");
+}

@@ -1,0 +1,62 @@
+//! Where DataFusion counts on an order of rows that there is not, or sorts where that changes what the rows are.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::limit::GlobalLimitExec;
+
+use crate::in_order::{InOrder, Unordered};
+
+/// Corrects both. Before the rules that see to orders.
+///
+/// A join's rows are said to be sorted as those of the input that is gone through, and among equal ones as those that were gathered: but two rows of the first may be equal in that, and
+/// each has its own partners. So what is gathered has no order there. And a sort that somebody asks for is made below an OFFSET, which then passes over other rows, and its LIMIT over too
+/// many: so what stands above asks for the order that there is, or for none.
+#[derive(Debug)]
+pub(crate) struct RowOrders;
+
+impl PhysicalOptimizerRule for RowOrders {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            let any: &dyn std::any::Any = node.as_ref();
+            if any.is::<SortMergeJoinExec>() {
+                return Ok(Transformed::yes(Unordered::over(&node)));
+            }
+            if any.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0) {
+                let over = if node.properties().output_ordering().is_some() {
+                    InOrder::over
+                } else {
+                    Unordered::over
+                };
+                return Ok(Transformed::yes(over(&node)));
+            }
+            let Some(join) = any.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
+            if !may_be_sorted(join.left())? {
+                return Ok(Transformed::no(node));
+            }
+            let inputs = vec![Unordered::over(join.left()), Arc::clone(join.right())];
+            Ok(Transformed::yes(replace_children_if_necessary(node, inputs)?))
+        })
+        .data()
+    }
+    fn name(&self) -> &'static str {
+        "row_orders"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Whether something in the plan has an order, or will have asked for one.
+fn may_be_sorted(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| {
+        let asks = node.required_input_ordering().iter().any(Option::is_some);
+        Ok(asks || node.properties().output_ordering().is_some())
+    })
+}
