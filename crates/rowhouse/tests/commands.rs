@@ -46,6 +46,12 @@ fn bench_loads_runs_and_checks_each_workload() {
     assert!(number(&store, "opm") > 0.0 && store.contains("\"violations\": []"), "{store}");
     let tpcb = bench("pgbench", &["--prefix", "tpcb"]);
     assert!(number(&tpcb, "transactions_per_second") > 0.0, "{tpcb}");
+    // A name that has to be quoted, and a run that measures nothing.
+    let nothing = ["--tenants", "1", "--prefix", "Load-", "--seconds", "0", "--warm-up", "0", "--json"];
+    let nothing = ends_well(&[&["bench", "tpcc", "--scale", "0.01", "--url", &url][..], &nothing].concat());
+    for rate in ["transactions_per_second", "tpmc"] {
+        assert_eq!(number(&nothing, rate), 0.0, "{nothing}");
+    }
     let select = bench("pgbench-select", &["--prefix", "tpcb", "--no-load"]);
     assert!(number(&select, "transactions_per_second") > 0.0, "{select}");
     assert!(server.terminate().success());
@@ -148,6 +154,9 @@ fn what_cannot_be_done_is_told_with_an_exit_code() {
         (&["serve", "--data", "/proc/rowhouse", "--listen", "127.0.0.1:0"], "/proc/rowhouse"),
         (&["serve", "--data", "x", "--memory", "much"], "memory"),
         (&["serve", "--data", "x", "--volume", "log=/tmp"], "every server has"),
+        (&["bench", "pgbench", "--url", "x", "--transactions", "0"], "transactions"),
+        (&["bench", "pgbench", "--url", "x", "--clients", "0"], "clients"),
+        (&["bench", "pgbench", "--url", "x", "--tenants", "18446744073709551615"], "tenants"),
         (&["serve"], "--data"),
         (&["demo", "--story", "nothing"], "there is no story"),
         (&["sleep"], "sleep"),

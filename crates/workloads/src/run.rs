@@ -98,6 +98,8 @@ pub async fn run<W: Workload>(
         }
     }
     let seconds = measured.as_secs_f64();
+    // Of a run in which nothing is measured all rates are zero.
+    let over = if measured.is_zero() { 1.0 } else { seconds };
     Ok(RunReport {
         workload: workload.name(),
         server: product.label(),
@@ -108,9 +110,9 @@ pub async fn run<W: Workload>(
         measured_from_us: since_1970_us(measured_from),
         seconds,
         transactions: tally.count(),
-        transactions_per_second: tally.count() as f64 / seconds,
-        rates: workload.rates(&tally, seconds / 60.0),
-        tenant_tps: tally.tenant_counts().map(|count| count as f64 / seconds).collect(),
+        transactions_per_second: tally.count() as f64 / over,
+        rates: workload.rates(&tally, over / 60.0),
+        tenant_tps: tally.tenant_counts().map(|count| count as f64 / over).collect(),
         kinds: tally.reports(workload.kinds()),
         series: tally.series,
         log: tally.log,

@@ -36,6 +36,16 @@ impl Product {
     }
 }
 
+/// The database that a URL names: as for psql, without a name the one called as the user.
+fn database_of(config: &Config) -> &str {
+    config.get_dbname().or(config.get_user()).unwrap_or("postgres")
+}
+
+/// `name` as a quoted SQL identifier.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 impl Target {
     /// The server at `url`, with `tenants` databases called `prefix1`, `prefix2`, …; with `None` the URL's own database is
     /// the only tenant. Connections are encrypted as its `sslmode` and `sslrootcert` say (libpq's words; without them not within the machine, and
@@ -47,7 +57,7 @@ impl Target {
         let (config, tls) = Tls::of_url(url)?;
         let databases = match tenants {
             Some((prefix, count)) => (1..=count).map(|n| format!("{prefix}{n}")).collect(),
-            None => vec![config.get_dbname().unwrap_or("postgres").to_owned()],
+            None => vec![database_of(&config).to_owned()],
         };
         Ok(Target { config, tls, databases: databases.into() })
     }
@@ -94,7 +104,7 @@ impl Target {
     /// # Errors
     /// As [`Target::connect`].
     pub async fn connect_admin(&self) -> Result<Client> {
-        self.connect_to(self.config.get_dbname().unwrap_or("postgres")).await
+        self.connect_to(database_of(&self.config)).await
     }
 
     /// The environment in which a program of PostgreSQL's connects to the database the URL names, so that no password stands in the list of
@@ -108,8 +118,7 @@ impl Target {
         let password = config.get_password().map(|password| String::from_utf8_lossy(password).into_owned());
         let user = config.get_user().map(str::to_owned);
         let port = config.get_ports().first().copied().unwrap_or(5432);
-        let database = config.get_dbname().or(config.get_user()).unwrap_or("postgres");
-        let always = [("PGPORT", port.to_string()), ("PGDATABASE", database.to_owned())];
+        let always = [("PGPORT", port.to_string()), ("PGDATABASE", database_of(config).to_owned())];
         let if_said = [("PGHOST", host), ("PGUSER", user), ("PGPASSWORD", password)];
         let if_said = if_said.into_iter().filter_map(|(name, value)| Some((name, value?)));
         always.into_iter().chain(if_said).chain(self.tls.libpq_variables()).collect()
@@ -136,7 +145,7 @@ impl Target {
     pub async fn create_databases(&self, product: &Product) -> Result<()> {
         let admin = self.connect_admin().await?;
         let kind = if matches!(product, Product::Rowhouse(_)) { "tenant" } else { "database" };
-        for name in self.databases.iter() {
+        for name in self.databases.iter().map(|name| quoted(name)) {
             admin.batch_execute(&format!("drop {kind} if exists {name}")).await?;
             admin.batch_execute(&format!("create {kind} {name}")).await?;
         }
@@ -150,7 +159,7 @@ impl Target {
     pub async fn drop_databases(&self, product: &Product) -> Result<()> {
         let admin = self.connect_admin().await?;
         let kind = if matches!(product, Product::Rowhouse(_)) { "tenant" } else { "database" };
-        for name in self.databases.iter() {
+        for name in self.databases.iter().map(|name| quoted(name)) {
             admin.batch_execute(&format!("drop {kind} if exists {name}")).await?;
         }
         Ok(())

@@ -14,13 +14,13 @@ pub(super) struct Common {
     #[arg(long)]
     url: String,
     /// Databases to make (`bench1`, `bench2`, …), one for each tenant; without this the URL's own database is used
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     pub(super) tenants: Option<usize>,
     /// Prefix of the databases' names
     #[arg(long, default_value = "bench")]
     prefix: String,
     /// Clients for each tenant
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = count)]
     clients: usize,
     /// Seconds measured
     #[arg(long, default_value_t = 30.0, value_parser = seconds)]
@@ -29,13 +29,13 @@ pub(super) struct Common {
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub(super) warm_up: f64,
     /// Measured transactions after which a client ends, if its time is not up before
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     transactions: Option<u64>,
     /// Open loop: transactions a second of each client, latency from the intended start
     #[arg(long, conflicts_with = "think", value_parser = above_zero)]
     rate: Option<f64>,
     /// Think time after each transaction, in milliseconds
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     think: Option<u64>,
     /// Use the databases as they are; without this they are dropped, made and loaded
     #[arg(long)]
@@ -83,6 +83,12 @@ impl Common {
         };
         Options { clients_per_tenant: self.clients, plan, seed: self.seed, check: !self.no_check }
     }
+}
+
+/// Tenants, or clients of each.
+fn count(text: &str) -> Result<usize, String> {
+    let count: usize = text.parse().map_err(|_| "not a number")?;
+    if (1..=100_000).contains(&count) { Ok(count) } else { Err("not from 1 to 100000".into()) }
 }
 
 /// Seconds up to a century: what `Duration` and `Instant` can hold.
