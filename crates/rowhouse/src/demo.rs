@@ -6,7 +6,6 @@ mod table;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::Parser;
@@ -26,8 +25,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// Worker threads of the server [default: three quarters of the cores, the others are for the load]
-    #[arg(long, value_name = "N")]
-    workers: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
     /// Begin with this story, as `growing` or `noisy`; `none` leaves it to the console to start one
     #[arg(long, value_name = "STORY", default_value = "shops")]
     story: String,
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     // From here on Ctrl-C ends the demo in order, and its folder with it.
     let interrupt = env.threads.shutdown_signal();
     let cores = env.threads.cores().len();
-    let workers = args.workers.map_or((cores - cores.div_ceil(4)).max(1), NonZeroUsize::get);
+    let workers = args.workers.map_or((cores - cores.div_ceil(4)).max(1), usize::from);
     let folder = tempfile::Builder::new().prefix("rowhouse-demo-").tempdir()?;
     let scenarios = Scenarios::new(&env, workers);
     let config = server::ServerConfig {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use env::Env;
-use server::{DataDir, StartError};
+use server::{DEFAULT_VOLUME, DataDir, LOG_VOLUME, StartError};
 
 /// Where the files of a server are.
 #[derive(clap::Args)]
@@ -20,15 +20,33 @@ pub(crate) struct Place {
     volume: Vec<(String, PathBuf)>,
 }
 
-fn volume(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, dir) = text.split_once('=').ok_or("a volume is given as NAME=DIR")?;
-    Ok((name.to_owned(), PathBuf::from(dir)))
+/// Reads NAME=DIR.
+pub(crate) fn volume(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name @ (DEFAULT_VOLUME | LOG_VOLUME), _)) => {
+            Err(format!("\"{name}\" is the name of a volume that every server has"))
+        }
+        Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), PathBuf::from(dir))),
+        _ => Err("write NAME=DIR, for example fast=/mnt/nvme".to_owned()),
+    }
+}
+
+/// # Errors
+/// A volume is given twice: which of its directories was meant nobody can know.
+pub(crate) fn check_volumes(volumes: &[(String, PathBuf)]) -> Result<(), String> {
+    let is_twice = |at: usize| volumes[..at].iter().any(|(name, _)| *name == volumes[at].0);
+    match (0..volumes.len()).find(|at| is_twice(*at)) {
+        Some(at) => Err(format!("the volume \"{}\" is given twice", volumes[at].0)),
+        None => Ok(()),
+    }
 }
 
 /// Why a directory cannot be opened.
 #[derive(Debug)]
 pub(crate) enum PlaceError {
     NotADataDirectory(PathBuf),
+    /// What was given contradicts itself.
+    Volumes(String),
     /// In use, or not readable.
     Directory(StartError),
 }
@@ -39,6 +57,7 @@ impl fmt::Display for PlaceError {
             PlaceError::NotADataDirectory(dir) => {
                 write!(f, "{} is no data directory: it has no rowhouse.json", dir.display())
             }
+            PlaceError::Volumes(why) => f.write_str(why),
             PlaceError::Directory(error) => error.fmt(f),
         }
     }
@@ -56,6 +75,7 @@ impl Place {
     /// # Errors
     /// Not a data directory, in use, or of a newer version.
     pub(crate) fn lock(&self, env: &Env) -> Result<DataDir, PlaceError> {
+        check_volumes(&self.volume).map_err(PlaceError::Volumes)?;
         if !env.disk.exists(&self.data.join("rowhouse.json")) {
             return Err(PlaceError::NotADataDirectory(self.data.clone()));
         }
@@ -78,14 +98,13 @@ impl Place {
     /// The directories that are calibrated, with the names of their volumes: those with data files, and that of the logs.
     pub(crate) fn calibrated(&self) -> Vec<(&str, PathBuf)> {
         let named = self.volume.iter().map(|(name, dir)| (name.as_str(), dir.clone()));
-        let (default, log) =
-            ((server::DEFAULT_VOLUME, self.data.clone()), (server::LOG_VOLUME, self.log_dir()));
+        let (default, log) = ((DEFAULT_VOLUME, self.data.clone()), (LOG_VOLUME, self.log_dir()));
         std::iter::once(default).chain(named).chain(std::iter::once(log)).collect()
     }
 
     /// The directory of the volume called `name`, if it was given.
     pub(crate) fn volume(&self, name: &str) -> Option<&Path> {
-        if name == server::DEFAULT_VOLUME {
+        if name == DEFAULT_VOLUME {
             return Some(&self.data);
         }
         self.volume.iter().find(|(given, _)| given == name).map(|(_, dir)| dir.as_path())

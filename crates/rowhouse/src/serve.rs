@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use base::ByteCount;
 use env::Env;
-use server::{DEFAULT_VOLUME, IpNetwork, LOG_VOLUME, Server, ServerConfig, Tls, TlsFiles};
+use server::{IpNetwork, Server, ServerConfig, Tls, TlsFiles};
+
+use crate::offline;
 
 /// The environment variable with the first start's password of the administrator.
 const PASSWORD_VARIABLE: &str = "ROWHOUSE_ADMIN_PASSWORD";
@@ -66,16 +68,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "32MiB")]
     space_reserve: ByteCount,
     /// A further directory for tenants' data files, chosen by `CREATE TENANT ... WITH (volume = NAME)`; repeatable
-    #[arg(long, value_name = "NAME=DIR", value_parser = volume)]
+    #[arg(long, value_name = "NAME=DIR", value_parser = offline::volume)]
     volume: Vec<(String, PathBuf)>,
-    /// Sessions of all tenants together
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    max_connections: usize,
+    /// Sessions of all tenants together, of which 8 are the administrator's alone
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(9..))]
+    max_connections: u32,
     /// Seconds a client has from its connection to the end of its authentication
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
     authentication_timeout: u64,
     /// Seconds after which a tenant without sessions closes
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     close_tenants_after: u64,
     /// Certificate chain for TLS, PEM [default: a self-signed one in DIR/tls]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -83,16 +85,6 @@ pub(crate) struct Args {
     /// Key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-}
-
-fn volume(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name @ (DEFAULT_VOLUME | LOG_VOLUME), _)) => {
-            Err(format!("\"{name}\" is the name of a volume that every server has"))
-        }
-        Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), PathBuf::from(dir))),
-        _ => Err("write NAME=DIR, for example fast=/mnt/nvme".to_owned()),
-    }
 }
 
 impl Args {
@@ -113,7 +105,7 @@ impl Args {
             volumes: self.volume.clone(),
             tls: tls.map_or(Tls::SelfSigned, |(certificate, key)| Tls::Files(TlsFiles { certificate, key })),
             analytic: crate::ANALYTIC,
-            connections_max: self.max_connections,
+            connections_max: self.max_connections as usize,
             authentication_timeout: base::Nanos::from_secs(self.authentication_timeout),
             tenant_close_after: base::Nanos::from_secs(self.close_tenants_after),
             admin_password: std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
@@ -127,6 +119,7 @@ impl Args {
 /// # Errors
 /// What keeps the server from starting, in words for the operator.
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    offline::check_volumes(&args.volume)?;
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // A log that cannot be written, on a full disk perhaps, must not end what it tells of.
