@@ -334,3 +334,5 @@ select l.id, r.id from (select id % 4 as k, id from parent order by id) l join (
 select count(*), sum(id) > 0 from (select id from (select id from parent limit 4 offset 3) q order by id desc) z;
 select id from (select id from parent order by name offset 17) q order by id;
 select id, row_number() over (order by id) from (select id from parent order by name offset 16) q order by id;
+select i2 % 3 as k, regr_count(f8, i2), corr(f8, n), covar_pop(f8, n), regr_avgx(f8, i2), regr_sxx(n, i2), regr_r2(f8, i2), regr_slope(n, i8), regr_intercept(n, i8), bit_xor(i2) from measure group by 1 order by 1;
+select id, corr(f8, i2) over (order by id rows 3 preceding), regr_count(f8, i2) over (order by id) from measure where id < 6 order by id;

@@ -20,12 +20,32 @@ pub enum AggregateKind {
     BoolOr,
     BitAnd,
     BitOr,
+    BitXor,
     StringAgg,
     ArrayAgg,
     StddevSamp,
     StddevPop,
     VarSamp,
     VarPop,
+    /// Of pairs of a dependent and an independent value.
+    Regression(Regression),
+}
+
+/// What is told of a regression.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Regression {
+    Count,
+    AverageX,
+    AverageY,
+    SquaresX,
+    SquaresY,
+    Products,
+    CovariancePop,
+    CovarianceSamp,
+    Correlation,
+    Determination,
+    Slope,
+    Intercept,
 }
 
 impl AggregateKind {
@@ -101,12 +121,128 @@ enum State {
         sum: f64,
         deviations: f64,
     },
-    /// min, max, bool_and, bool_or, bit_and, bit_or: NULL until the first value.
+    Pairs(Pairs),
+    /// min, max, bool_and, bool_or, bit_and, bit_or, bit_xor: NULL until the first value.
     Value(Datum),
     /// The pieces with the delimiters between them, and the one before the first, which is wanted once others come before it.
     Text(Option<(String, String)>),
     Bytes(Option<(Vec<u8>, Vec<u8>)>),
     Items(Vec<Datum>),
+}
+
+/// Count of pairs, and of either value the sum, the sum of squared deviations and that of the deviations' products (Youngs and Cramer).
+#[derive(Clone, Copy, Debug, Default)]
+struct Pairs {
+    count: f64,
+    x: f64,
+    xx: f64,
+    y: f64,
+    yy: f64,
+    xy: f64,
+}
+
+impl Pairs {
+    fn add(&mut self, y: f64, x: f64) -> SqlResult<()> {
+        let before = *self;
+        self.count += 1.0;
+        self.x += x;
+        self.y += y;
+        if before.count > 0.0 {
+            let (off_x, off_y) = (x * self.count - self.x, y * self.count - self.y);
+            let scale = 1.0 / (self.count * before.count);
+            self.xx += off_x * off_x * scale;
+            self.yy += off_y * off_y * scale;
+            self.xy += off_x * off_y * scale;
+            return self.settle(
+                before.x.is_infinite() || x.is_infinite(),
+                before.y.is_infinite() || y.is_infinite(),
+            );
+        }
+        if !x.is_finite() {
+            (self.xx, self.xy) = (f64::NAN, f64::NAN);
+        }
+        if !y.is_finite() {
+            (self.yy, self.xy) = (f64::NAN, f64::NAN);
+        }
+        Ok(())
+    }
+
+    /// Sums of squares are unknown where they come of infinities, and out of range where they become infinite by themselves.
+    fn settle(&mut self, of_infinite_x: bool, of_infinite_y: bool) -> SqlResult<()> {
+        let over_x = (self.x.is_infinite() || self.xx.is_infinite()) && !of_infinite_x;
+        let over_y = (self.y.is_infinite() || self.yy.is_infinite()) && !of_infinite_y;
+        if over_x || over_y || self.xy.is_infinite() && !of_infinite_x && !of_infinite_y {
+            return Err(arith::float_overflow());
+        }
+        for sum in [&mut self.xx, &mut self.yy, &mut self.xy] {
+            if sum.is_infinite() {
+                *sum = f64::NAN;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, more: &Pairs) -> SqlResult<()> {
+        if more.count == 0.0 {
+            return Ok(());
+        }
+        if self.count == 0.0 {
+            *self = *more;
+            return Ok(());
+        }
+        let before = *self;
+        let count = before.count + more.count;
+        let apart_x = before.x / before.count - more.x / more.count;
+        let apart_y = before.y / before.count - more.y / more.count;
+        let scale = before.count * more.count / count;
+        *self = Pairs {
+            count,
+            x: before.x + more.x,
+            xx: before.xx + more.xx + scale * apart_x * apart_x,
+            y: before.y + more.y,
+            yy: before.yy + more.yy + scale * apart_y * apart_y,
+            xy: before.xy + more.xy + scale * apart_x * apart_y,
+        };
+        self.settle(
+            before.x.is_infinite() || more.x.is_infinite(),
+            before.y.is_infinite() || more.y.is_infinite(),
+        )
+    }
+
+    fn tell(&self, what: Regression) -> Datum {
+        use Regression as R;
+        let Pairs { count, x, xx, y, yy, xy } = *self;
+        let at_least = if what == R::CovarianceSamp { 2.0 } else { 1.0 };
+        if what == R::Count {
+            return Datum::Int8(count as i64);
+        }
+        if count < at_least {
+            return Datum::Null;
+        }
+        let flat = match what {
+            R::Correlation => xx == 0.0 || yy == 0.0,
+            R::Determination | R::Slope | R::Intercept => xx == 0.0,
+            _ => false,
+        };
+        if flat {
+            return Datum::Null;
+        }
+        Datum::Float8(match what {
+            R::Count => count,
+            R::AverageX => x / count,
+            R::AverageY => y / count,
+            R::SquaresX => xx,
+            R::SquaresY => yy,
+            R::Products => xy,
+            R::CovariancePop => xy / count,
+            R::CovarianceSamp => xy / (count - 1.0),
+            R::Correlation => xy / (xx * yy).sqrt(),
+            R::Determination if yy == 0.0 => 1.0,
+            R::Determination => xy * xy / (xx * yy),
+            R::Slope => xy / xx,
+            R::Intercept => (y - x * xy / xx) / count,
+        })
+    }
 }
 
 impl AggregateCall {
@@ -129,7 +265,10 @@ impl AggregateCall {
                 }
                 _ => State::NumericMoments { count: 0, sum: Numeric::ZERO, squares: Numeric::ZERO },
             },
-            K::Min | K::Max | K::BoolAnd | K::BoolOr | K::BitAnd | K::BitOr => State::Value(Datum::Null),
+            K::Regression(_) => State::Pairs(Pairs::default()),
+            K::Min | K::Max | K::BoolAnd | K::BoolOr | K::BitAnd | K::BitOr | K::BitXor => {
+                State::Value(Datum::Null)
+            }
             K::StringAgg if self.ty == PgType::Bytea => State::Bytes(None),
             K::StringAgg => State::Text(None),
             K::ArrayAgg => State::Items(Vec::new()),
@@ -148,6 +287,7 @@ impl AggregateCall {
             State::IntervalSum { .. } => vec![T::Interval, T::Int8],
             State::NumericMoments { .. } => vec![T::Int8, T::Numeric, T::Numeric],
             State::FloatMoments { .. } => vec![T::Float8; 3],
+            State::Pairs(_) => vec![T::Float8; 6],
             State::Value(_) | State::Items(_) => vec![self.ty],
             State::Text(_) | State::Bytes(_) => vec![self.ty; 2],
         }
@@ -223,6 +363,11 @@ impl Accumulator {
                     *deviations = f64::NAN;
                 }
             }
+            State::Pairs(pairs) => {
+                if let Some(x) = args.get(1).and_then(arith::to_f64) {
+                    pairs.add(arith::to_f64(value).unwrap_or(f64::NAN), x)?;
+                }
+            }
             State::Value(best) => combine(self.kind, best, value),
             State::Text(joined) => {
                 let delimiter = args.get(1).and_then(Datum::as_str).unwrap_or("");
@@ -289,6 +434,10 @@ impl Accumulator {
                 numeric_deviation(self.kind, count, &sum, &squares)?
             }
             State::FloatMoments { count, deviations, .. } => float_deviation(self.kind, count, deviations),
+            State::Pairs(pairs) => match self.kind {
+                AggregateKind::Regression(what) => pairs.tell(what),
+                _ => Datum::Null,
+            },
             State::Value(value) => value,
             State::Text(text) => text.map_or(Datum::Null, |(text, _)| Datum::text(text)),
             State::Bytes(bytes) => bytes.map_or(Datum::Null, |(bytes, _)| Datum::Bytea(bytes.into())),
@@ -320,6 +469,9 @@ impl Accumulator {
             }
             State::FloatMoments { count, sum, deviations } => {
                 [count, sum, deviations].map(|f| Datum::Float8(*f)).to_vec()
+            }
+            State::Pairs(Pairs { count, x, xx, y, yy, xy }) => {
+                [count, x, xx, y, yy, xy].map(|f| Datum::Float8(*f)).to_vec()
             }
             State::Value(value) => vec![value.clone()],
             State::Text(text) => {
@@ -393,6 +545,16 @@ impl Accumulator {
                 }
                 *count += rows;
                 *sum += more;
+            }
+            (State::Pairs(pairs), parts) => {
+                let mut floats = parts.iter().map(|part| match part {
+                    Datum::Float8(f) => Ok(*f),
+                    _ => Err(foreign()),
+                });
+                let mut next = || floats.next().unwrap_or_else(|| Err(foreign()));
+                let more =
+                    Pairs { count: next()?, x: next()?, xx: next()?, y: next()?, yy: next()?, xy: next()? };
+                pairs.merge(&more)?;
             }
             (State::Value(best), [value]) => {
                 if !value.is_null() {
@@ -484,6 +646,7 @@ fn combine(kind: AggregateKind, best: &mut Datum, value: &Datum) {
         K::BoolOr => *best = Datum::Bool(best.as_bool() == Some(true) || value.as_bool() == Some(true)),
         K::BitAnd => *best = bits(|a, b| a & b, best),
         K::BitOr => *best = bits(|a, b| a | b, best),
+        K::BitXor => *best = bits(|a, b| a ^ b, best),
         _ => {}
     }
 }
@@ -566,7 +729,7 @@ mod tests {
         use PgType as T;
         let numeric = |n: i64| Datum::Numeric(Numeric::from(n));
         type Case = (K, T, T, fn(i64) -> Datum);
-        let cases: [Case; 12] = [
+        let cases: [Case; 13] = [
             (K::Count, T::Int4, T::Int8, |n| Datum::Int4(n as i32)),
             (K::Sum, T::Int4, T::Int8, |n| Datum::Int4(n as i32)),
             (K::Avg, T::Int4, T::Numeric, |n| Datum::Int4(n as i32)),
@@ -577,6 +740,7 @@ mod tests {
             (K::VarPop, T::Float8, T::Float8, |n| Datum::Float8(n as f64)),
             (K::Max, T::Int4, T::Int4, |n| Datum::Int4(n as i32)),
             (K::BoolAnd, T::Bool, T::Bool, |n| Datum::Bool(n < 3)),
+            (K::BitXor, T::Int4, T::Int4, |n| Datum::Int4(n as i32 * 3)),
             (K::StringAgg, T::Text, T::Text, |n| Datum::text(format!("v{n}"))),
             (K::ArrayAgg, T::Int4, T::Array(types::ElementType::Int4), |n| Datum::Int4(n as i32)),
         ];

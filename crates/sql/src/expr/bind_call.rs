@@ -4,7 +4,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 use types::{CastContext, ElementType, PgType, TypeMod};
 
-use super::aggregate::{AggregateCall, AggregateKind, SortKey};
+use super::aggregate::{AggregateCall, AggregateKind, Regression, SortKey};
 use super::bind::{Binder, fold_ident, unify_all};
 use super::bind_context::Aggregates;
 use super::bind_operator::{bind_comparison, call_named, unify};
@@ -276,7 +276,7 @@ pub(crate) fn is_aggregate(name: &str) -> bool {
         ast::FunctionArgumentList { duplicate_treatment: None, args: Vec::new(), clauses: Vec::new() };
     aggregate_kind(name, &nothing).is_some()
         || ["json_", "jsonb_"].iter().any(|json| name.starts_with(json) && name.ends_with("_agg"))
-        || ["corr", "covar_", "regr_", "percentile_"].iter().any(|start| name.starts_with(start))
+        || name.starts_with("percentile_")
 }
 
 fn aggregate_kind(name: &str, list: &ast::FunctionArgumentList) -> Option<AggregateKind> {
@@ -293,12 +293,31 @@ fn aggregate_kind(name: &str, list: &ast::FunctionArgumentList) -> Option<Aggreg
         "bool_or" => AggregateKind::BoolOr,
         "bit_and" => AggregateKind::BitAnd,
         "bit_or" => AggregateKind::BitOr,
+        "bit_xor" => AggregateKind::BitXor,
         "string_agg" => AggregateKind::StringAgg,
         "array_agg" => AggregateKind::ArrayAgg,
         "stddev" | "stddev_samp" => AggregateKind::StddevSamp,
         "stddev_pop" => AggregateKind::StddevPop,
         "variance" | "var_samp" => AggregateKind::VarSamp,
         "var_pop" => AggregateKind::VarPop,
+        _ => AggregateKind::Regression(regression(name)?),
+    })
+}
+
+fn regression(name: &str) -> Option<Regression> {
+    Some(match name {
+        "regr_count" => Regression::Count,
+        "regr_avgx" => Regression::AverageX,
+        "regr_avgy" => Regression::AverageY,
+        "regr_sxx" => Regression::SquaresX,
+        "regr_syy" => Regression::SquaresY,
+        "regr_sxy" => Regression::Products,
+        "covar_pop" => Regression::CovariancePop,
+        "covar_samp" => Regression::CovarianceSamp,
+        "corr" => Regression::Correlation,
+        "regr_r2" => Regression::Determination,
+        "regr_slope" => Regression::Slope,
+        "regr_intercept" => Regression::Intercept,
         _ => return None,
     })
 }
@@ -392,7 +411,7 @@ fn settle_aggregate(
     };
     let wanted = match kind {
         K::CountRows => 0,
-        K::StringAgg => 2,
+        K::StringAgg | K::Regression(_) => 2,
         _ => 1,
     };
     if args.len() != wanted {
@@ -439,7 +458,11 @@ fn settle_aggregate(
             _ => (args, ty),
         },
         K::BoolAnd | K::BoolOr => (to(args, T::Bool).map_err(|_| undefined())?, T::Bool),
-        K::BitAnd | K::BitOr => {
+        K::Regression(what) => {
+            let ty = if what == Regression::Count { T::Int8 } else { T::Float8 };
+            (to(args, T::Float8).map_err(|_| undefined())?, ty)
+        }
+        K::BitAnd | K::BitOr | K::BitXor => {
             if !ty.is_integer() {
                 return Err(undefined());
             }

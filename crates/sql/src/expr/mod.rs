@@ -25,7 +25,7 @@ mod scope;
 mod series;
 mod tree;
 
-pub use aggregate::{Accumulator, AggregateCall, AggregateKind, SortKey};
+pub use aggregate::{Accumulator, AggregateCall, AggregateKind, Regression, SortKey};
 pub use analysis::Volatility;
 pub use bind::{bind_comparison, bind_condition, bind_expr, bind_sql_text, fold_ident};
 pub(crate) use bind_call::is_aggregate;

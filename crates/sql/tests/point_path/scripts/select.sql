@@ -56,6 +56,10 @@ SELECT d.id, d.name, count(e.id) FROM dept d LEFT JOIN emp e ON e.dept_id = d.id
 SELECT dept_id + 1, count(*) FROM emp GROUP BY dept_id + 1 ORDER BY dept_id + 1 NULLS FIRST;
 SELECT string_agg(name, ',' ORDER BY name DESC) FROM emp;
 SELECT array_agg(id ORDER BY id) FROM emp WHERE dept_id = 2;
+SELECT corr(salary, id), regr_slope(salary, id), regr_intercept(salary, id), regr_r2(salary, id), regr_count(salary, dept_id) FROM emp;
+SELECT covar_pop(id, salary), covar_samp(id, salary), regr_avgx(id, salary), regr_avgy(id, salary), regr_sxx(id, salary), regr_syy(id, salary), regr_sxy(id, salary) FROM emp;
+SELECT regr_count(id, salary), corr(id, salary), bit_xor(id) FROM emp WHERE id < 0;
+SELECT corr(1, id), regr_r2(1, id), regr_slope(1, id), regr_r2(id, 1), covar_samp(1, 1) FILTER (WHERE id = 1), bit_xor(id), bit_xor(DISTINCT id % 3) FROM emp;
 SELECT DISTINCT dept_id FROM emp ORDER BY dept_id;
 SELECT DISTINCT salary, dept_id FROM emp;
 SELECT DISTINCT ON (dept_id) dept_id, name FROM emp ORDER BY dept_id, id DESC;
