@@ -25,7 +25,7 @@ struct State {
     bytes: usize,
     /// The arguments met, for DISTINCT.
     seen: Option<FxHashSet<Box<[u8]>>>,
-    /// Sort keys and arguments, for ORDER BY within the aggregate.
+    /// Sort keys and arguments, for ORDER BY within the aggregate, and for DISTINCT where an order shows.
     waiting: Vec<(Row, Row)>,
 }
 
@@ -135,7 +135,8 @@ impl Run<'_, '_> {
             }
             self.hold(held, bytes)?;
         }
-        if call.order_by.is_empty() {
+        let sorted = is_sorted(call);
+        if call.order_by.is_empty() && !sorted {
             if call.kind.gathers() {
                 self.hold(held, row_memory(args))?;
             }
@@ -147,9 +148,12 @@ impl Run<'_, '_> {
             }
             return Ok(valued);
         }
-        let (mut keys, mut bytes) = (Row::with_capacity(call.order_by.len()), 0);
+        let (mut keys, mut bytes) = (Row::with_capacity(call.order_by.len() + args.len()), 0);
         for key in &call.order_by {
             keys.push(self.part(&key.expr, &ctx, &mut bytes)?);
+        }
+        if sorted {
+            keys.extend(args.iter().cloned());
         }
         self.hold(held, row_memory(&keys) + row_memory(args))?;
         state.waiting.push((keys, args.clone()));
@@ -157,12 +161,19 @@ impl Run<'_, '_> {
     }
 }
 
+/// Whether the arguments come in their own order, behind what ORDER BY says: DISTINCT sorts them, and it shows.
+fn is_sorted(call: &AggregateCall) -> bool {
+    call.distinct && call.kind.gathers()
+}
+
 fn finish(call: &AggregateCall, mut state: State) -> Halt<Datum> {
     state.waiting.sort_by(|(a, _), (b, _)| {
         call.order_by
             .iter()
+            .map(|key| (key.descending, key.nulls_first))
+            .chain(std::iter::repeat((false, false)))
             .zip(a.iter().zip(b))
-            .map(|(key, (a, b))| compare_nullable(a, b, key.descending, key.nulls_first))
+            .map(|((descending, nulls_first), (a, b))| compare_nullable(a, b, descending, nulls_first))
             .find(|order| order.is_ne())
             .unwrap_or(std::cmp::Ordering::Equal)
     });

@@ -474,7 +474,8 @@ impl Binder<'_> {
         let step = if args.len() == 3 { args.pop() } else { None };
         let over_time = |ty: PgType| matches!(ty, PgType::Timestamp | PgType::TimestampTz | PgType::Date);
         let (ty, step_ty) = if args.iter().any(|a| over_time(a.ty)) {
-            let plain = args.iter().any(|a| a.ty == PgType::Timestamp);
+            let of = |ty| args.iter().any(|a| a.ty == ty);
+            let plain = of(PgType::Timestamp) && !of(PgType::TimestampTz);
             (if plain { PgType::Timestamp } else { PgType::TimestampTz }, PgType::Interval)
         } else {
             let types: Vec<PgType> =

@@ -60,6 +60,9 @@ SELECT corr(salary, id), regr_slope(salary, id), regr_intercept(salary, id), reg
 SELECT covar_pop(id, salary), covar_samp(id, salary), regr_avgx(id, salary), regr_avgy(id, salary), regr_sxx(id, salary), regr_syy(id, salary), regr_sxy(id, salary) FROM emp;
 SELECT regr_count(id, salary), corr(id, salary), bit_xor(id) FROM emp WHERE id < 0;
 SELECT corr(1, id), regr_r2(1, id), regr_slope(1, id), regr_r2(id, 1), covar_samp(1, 1) FILTER (WHERE id = 1), bit_xor(id), bit_xor(DISTINCT id % 3) FROM emp;
+SELECT array_agg(DISTINCT -id), string_agg(DISTINCT name, ',' ORDER BY name DESC) FROM emp;
+SELECT array_agg(DISTINCT dept_id ORDER BY dept_id DESC NULLS LAST) FROM emp;
+SELECT * FROM generate_series('2024-01-01'::timestamp, '2024-01-02 12:00'::timestamptz, '1 day');
 SELECT DISTINCT dept_id FROM emp ORDER BY dept_id;
 SELECT DISTINCT salary, dept_id FROM emp;
 SELECT DISTINCT ON (dept_id) dept_id, name FROM emp ORDER BY dept_id, id DESC;
