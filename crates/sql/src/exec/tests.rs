@@ -312,3 +312,19 @@ fn groups_and_orders_have_as_many_columns_as_a_row_may_have() {
     let sql = format!("SELECT DISTINCT ON ({}) 1 FROM t", terms.join(", "));
     assert_eq!(bench.fail(&mut session, &sql).state(), SqlState::TOO_MANY_COLUMNS);
 }
+
+#[test]
+fn what_has_effects_anywhere_in_a_query_stays_where_they_are() {
+    let (mut bench, mut session) = after("CREATE TABLE a (v int); CREATE SEQUENCE s");
+    for sql in [
+        "SELECT count(*) FROM a HAVING nextval('s') > 0",
+        "SELECT count(*) FROM a GROUP BY nextval('s')",
+        "SELECT 1 FROM a x JOIN a y ON nextval('s') > x.v",
+        "SELECT g FROM generate_series(1, nextval('s')) AS g",
+        "SELECT u FROM unnest(ARRAY[nextval('s')]) AS u",
+        "SELECT v FROM a LIMIT nextval('s')",
+    ] {
+        let plan = bench.run(&mut session, &format!("EXPLAIN {sql}")).lines();
+        assert!(plan[0].contains("calls functions with effects"), "{sql}: {plan:?}");
+    }
+}

@@ -177,6 +177,7 @@ impl Binder<'_> {
                 let scope = LevelScope { level, namespace: &all, outer };
                 let ctx = self.expressions(Aggregates::Forbidden("JOIN conditions"));
                 let on = bind_condition(condition, &scope, &ctx, "JOIN/ON")?;
+                self.note_effects(&on);
                 return Ok((on.into_conjuncts(), all));
             }
             Some(JoinConstraint::Using(columns)) => columns
@@ -460,7 +461,10 @@ impl Binder<'_> {
     ) -> SqlResult<Vec<BoundExpr>> {
         let scope = LevelScope { level, namespace: before, outer };
         let ctx = self.expressions(Aggregates::Forbidden("functions in FROM"));
-        args.iter().map(|arg| bind_expr(arg, &scope, &ctx)).collect()
+        let bound: Vec<BoundExpr> =
+            args.iter().map(|arg| bind_expr(arg, &scope, &ctx)).collect::<SqlResult<_>>()?;
+        bound.iter().for_each(|arg| self.note_effects(arg));
+        Ok(bound)
     }
 
     fn series(&self, mut args: Vec<BoundExpr>) -> SqlResult<TableFunction> {

@@ -144,6 +144,7 @@ impl Binder<'_> {
             }
             error
         })?;
+        self.note_effects(&bound);
         let from = bound.ty;
         let count =
             coerce(bound, PgType::Int8, TypeMod::NONE, CastContext::Assignment, &ctx).map_err(|error| {

@@ -272,6 +272,7 @@ impl Binder<'_> {
             ));
         }
 
+        keys.iter().chain(&having).for_each(|expr| self.note_effects(expr));
         let aggregates = project.iter().chain(&having).any(BoundExpr::contains_aggregate);
         let aggregate = if aggregates || !keys.is_empty() || having.is_some() {
             let grouped = !keys.is_empty();
