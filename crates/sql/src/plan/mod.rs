@@ -23,6 +23,7 @@ mod point_plan;
 mod refuse;
 mod row_locks;
 mod select;
+mod size;
 mod target;
 mod union;
 mod update;

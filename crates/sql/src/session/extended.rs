@@ -76,6 +76,7 @@ impl Session {
             }
             _ => None,
         };
+        let size = self.size_with_plan(name, size, plan.as_deref())?;
         let at = self.statement_start;
         let sql = StatementText::new(sql);
         let (from_sql, was_bound, is_shed, told, used) = (false, false, false, None, 0);
@@ -161,6 +162,46 @@ impl Session {
             self.statements.set_plan(name, old);
             return Err(changed_result().into());
         }
+        self.keep_plan(name, planned)?;
+        Ok(())
+    }
+
+    /// What a statement takes that is to be prepared, by the estimate of its text and with its plan, for which there is room.
+    ///
+    /// # Errors
+    /// As of [`Session::require_room_to_keep`].
+    pub(super) fn size_with_plan(
+        &mut self,
+        name: &str,
+        size: usize,
+        plan: Option<&Planned>,
+    ) -> SqlResult<usize> {
+        let with_plan = size.max(plan.map_or(0, |plan| plan.bound.size()));
+        if with_plan > size {
+            match name.len() {
+                0 => self.keep(with_plan)?,
+                len => self.require_room_to_keep(len + with_plan)?,
+            }
+        }
+        Ok(with_plan)
+    }
+
+    /// Has a prepared statement run by another plan, which may be larger than the one before.
+    ///
+    /// # Errors
+    /// As of [`Session::require_room_to_keep`].
+    pub(super) fn keep_plan(&mut self, name: &str, planned: Arc<Planned>) -> SqlResult<()> {
+        let prepared = &self.statements[name];
+        if prepared.plan.as_ref().is_some_and(|known| Arc::ptr_eq(known, &planned)) {
+            return Ok(());
+        }
+        let more = planned.bound.size().saturating_sub(prepared.size);
+        match name.len() {
+            _ if more == 0 => {}
+            0 => self.keep(more)?,
+            _ => self.require_room_to_keep(more)?,
+        }
+        self.statements.grow(name, more);
         self.statements.set_plan(name, Some(planned));
         Ok(())
     }

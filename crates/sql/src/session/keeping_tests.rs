@@ -194,6 +194,40 @@ fn savepoints_count_with_what_has_a_name() {
 }
 
 #[test]
+fn a_plan_counts_that_is_much_more_than_its_text() {
+    let (mut bench, mut session, host) = table();
+    let nothing = left(&mut session, &host);
+    let columns: Vec<String> = (0..1600).map(|i| format!("c{i} int")).collect();
+    bench.run(&mut session, &format!("CREATE TABLE w ({})", columns.join(", ")));
+    bench.run(&mut session, "PREPARE p AS SELECT * FROM w");
+    let kept = left(&mut session, &host) - nothing;
+    assert!((200 << 10..1 << 20).contains(&kept), "{kept}");
+    // Of a view, which may come to be another one.
+    bench.run(&mut session, "DEALLOCATE p; CREATE VIEW v AS SELECT 1 AS a; PREPARE p AS SELECT * FROM v");
+    assert!(left(&mut session, &host) - nothing < 20_000);
+    let sum = |i: usize| format!(", c1{} AS a{i}", " + c2".repeat(50));
+    let sums: String = (0..200).map(sum).collect();
+    bench.run(&mut session, &format!("CREATE OR REPLACE VIEW v AS SELECT 1 AS a{sums} FROM w"));
+    // Its columns are what they were.
+    bench.fail(&mut session, "EXECUTE p");
+    bench.run(&mut session, "DEALLOCATE p; PREPARE p AS SELECT a1 FROM v; PREPARE q AS SELECT 1");
+    assert!(left(&mut session, &host) - nothing > MIB);
+    let long = "x".repeat(14 << 20);
+    bench.run(&mut session, &format!("PREPARE long AS SELECT '{long}'"));
+    let plans: String = (0..8).map(|i| format!("PREPARE r{i} AS SELECT a FROM v;")).collect();
+    assert_eq!(bench.fail(&mut session, &plans).state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    bench.run(&mut session, "DEALLOCATE ALL");
+    assert_eq!(left(&mut session, &host), nothing);
+    // A table's checks are in the plans of what changes it.
+    bench.run(&mut session, "PREPARE p AS INSERT INTO t VALUES (1)");
+    let before = left(&mut session, &host);
+    let terms = " AND id + 1 > id".repeat(1500);
+    bench.run(&mut session, &format!("ALTER TABLE t ADD CHECK (id > 0{terms})"));
+    bench.run(&mut session, "EXECUTE p");
+    assert!(left(&mut session, &host) > before + 100_000);
+}
+
+#[test]
 fn statements_give_up_their_plans_before_another_one_is_refused() {
     const COUNT: usize = 300;
     let (mut bench, mut session, host) = table();

@@ -213,6 +213,16 @@ impl Statements {
         }
     }
 
+    /// A prepared statement takes so much more.
+    pub(super) fn grow(&mut self, name: &str, more: usize) {
+        if let Some(prepared) = self.by_name.get_mut(name) {
+            let before = prepared.size;
+            prepared.size += more;
+            self.count_off(name, before);
+            self.count(name, before + more);
+        }
+    }
+
     pub(super) fn forget_plans(&mut self) {
         self.by_name.values_mut().for_each(|prepared| prepared.plan = None);
     }

@@ -222,6 +222,7 @@ impl Session {
         if plan.is_none() {
             return Err(SqlError::unsupported("PREPARE of a statement that is not a query or DML").into());
         }
+        let size = self.size_with_plan(name, size, plan.as_deref())?;
         let prepared = Prepared {
             sql: StatementText::new(sql),
             statement: Some(Arc::new(statement.clone())),
@@ -288,7 +289,7 @@ impl Session {
             return Err(changed_result().into());
         }
         let parameters = self.evaluate_arguments(home, &name, arguments, &planned.parameters)?;
-        self.statements.set_plan(&name, Some(Arc::clone(&planned)));
+        self.keep_plan(&name, Arc::clone(&planned))?;
         Ok(Called { statement, sql, planned, parameters })
     }
 
