@@ -215,3 +215,44 @@ fn a_build_that_was_begun_is_not_gone_on_with_after_changes_or_a_savepoint() {
     while fixture.tenant.reclaim(1000).unwrap() {}
     assert_eq!(fixture.table(t).indexes.len(), 2);
 }
+
+#[test]
+fn long_rows_get_another_key_whatever_leaves_memory_meanwhile() {
+    let mut fixture = Fixture::on_disk_within(4, base::ByteCount::from_mib(64));
+    let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 0);
+    const ROWS: i32 = 300;
+    let row =
+        |id: i32| vec![int(id), text(&format!("{id} {}", "x".repeat(if id % 5 == 0 { 10 } else { 17_000 })))];
+    for id in 0..ROWS {
+        fixture.insert(t, row(id * 7 % ROWS)).unwrap();
+    }
+    let checkpoint = |fixture: &mut Fixture| {
+        let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+        env::block_on(&fixture.world.as_ref().expect("on disk").env(), checkpoint.run()).unwrap();
+        assert!(fixture.tenant.finish_checkpoint(checkpoint));
+        fixture.tenant.evict_all();
+    };
+    checkpoint(&mut fixture);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let primary = NewUnique { name: None, columns: vec![0], nulls_not_distinct: false };
+    let mut turns = 0;
+    let (added, runs) = in_turns(
+        &mut fixture,
+        &mut txn,
+        |view| view.ddl()?.add_primary_key(t, primary.clone()),
+        &mut |fixture| {
+            turns += 1;
+            if turns % 100 == 0 {
+                checkpoint(fixture);
+            }
+        },
+    );
+    added.unwrap();
+    assert!(runs > 300, "{runs} turns and misses");
+    fixture.commit(txn).unwrap();
+    assert!(fixture.rows(t) == (0..ROWS).map(row).collect::<Vec<_>>());
+    while fixture.tenant.reclaim(1000).unwrap() {}
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+    fixture.reopen();
+    assert!(fixture.rows(t) == (0..ROWS).map(row).collect::<Vec<_>>());
+}
