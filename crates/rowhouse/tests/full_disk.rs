@@ -110,8 +110,16 @@ fn a_full_disk_refuses_writers_and_recovers_by_itself() {
             .expect("nothing to write");
         let newcomer = server.owner("acme").await;
         assert_eq!(text(&newcomer, count).await, rows.to_string());
-        let error = server.admin().await.batch_execute("CREATE TENANT third OWNER third PASSWORD 'x'").await;
-        assert_eq!(error.expect_err("there is no room for it").code(), Some(&SqlState::DISK_FULL));
+        for made in
+            ["CREATE TENANT third OWNER third PASSWORD 'x'", "CREATE TENANT third FROM TEMPLATE spare"]
+        {
+            let error = server.admin().await.batch_execute(made).await;
+            assert_eq!(
+                error.expect_err("there is no room for it").code(),
+                Some(&SqlState::DISK_FULL),
+                "{made}"
+            );
+        }
 
         // What makes room goes on; room for one is not room for another.
         let smaller = "TRUNCATE emptied RESTART IDENTITY; DROP TABLE dropped";
@@ -155,6 +163,34 @@ fn a_full_disk_refuses_writers_and_recovers_by_itself() {
         Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["verify", "--data"]).arg(server.data()).output();
     let verify = verify.expect("the binary can be run");
     assert!(verify.status.success(), "{}", common::said(&verify));
+}
+
+/// What was set aside is given out by then, and the next segment of the log has no room.
+#[test]
+fn a_server_killed_on_a_full_disk_starts_there_and_room_can_be_made() {
+    let Some(disk) = SmallDisk::of("420m") else { return };
+    let mut server = Server::on(&disk.path().join("data"), &["--workers", "1"]);
+    server.expect_warnings();
+    run(async {
+        server.create_tenant("acme").await;
+        let writer = server.owner("acme").await;
+        let table = "CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text)";
+        writer.batch_execute(table).await.expect("a table can be made");
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        disk.fill();
+        let rows = write_until_refused(&writer).await;
+        server.kill();
+        server.restart();
+        let owner = server.owner("acme").await;
+        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, rows.to_string());
+        let begun = Instant::now();
+        while let Err(error) = owner.batch_execute("DELETE FROM t WHERE id % 10 = 0").await {
+            assert_eq!(error.code(), Some(&SqlState::DISK_FULL), "{error:?}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "DELETE does not go on: {error:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    assert!(server.terminate().success());
 }
 
 /// On a full disk what the server prints may have no room, and that is when the server is needed most.

@@ -557,15 +557,22 @@ impl Home {
 
     // ---- life ----
 
+    /// # Errors
+    /// 53100: one of the tenant's volumes is full. What was set aside there is for those who make room.
+    pub(super) fn check_space(&self) -> SqlResult<()> {
+        match self.reserves.iter().find(|reserve| reserve.is_spent()) {
+            Some(spent) => Err(spent.refusal()),
+            None => Ok(()),
+        }
+    }
+
     /// Makes the tenant's data file; the tenant stays closed. Callable from any thread; after `Ok` it survives power
     /// loss.
     ///
     /// # Errors
     /// 53100, 58030 and the like: no file is left.
     pub(crate) async fn create(self: &Arc<Home>, owner: String, verifier: Option<String>) -> SqlResult<()> {
-        if let Some(spent) = self.reserves.iter().find(|reserve| reserve.is_spent()) {
-            return Err(spent.refusal());
-        }
+        self.check_space()?;
         let home = self.clone();
         let task = self.spawn(async move {
             let (env, path) = (home.env.clone(), home.path.clone());

@@ -240,6 +240,7 @@ impl Making {
 
     /// Makes the data file.
     async fn write(mut self, mut image: Image, first: IoBuf) -> SqlResult<()> {
+        self.home.check_space()?;
         let failed = |error: storage::FileError| file_failed("the tenant cannot be made", &error);
         let (env, path) = (self.home.env(), self.home.path());
         let mut file = ImageFile::create(env, path, self.home.id(), image.reader.len()).map_err(failed)?;
@@ -251,6 +252,9 @@ impl Making {
             }
             if self.cancelled.load(Ordering::Acquire) {
                 break Err(abandoned());
+            }
+            if let Err(full) = self.home.check_space() {
+                break Err(full);
             }
             yield_now().await;
             match self.source.next().await {
