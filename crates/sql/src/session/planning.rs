@@ -288,8 +288,10 @@ impl Session {
             plan::names_any(&query, of)
                 || reads.iter().any(|access| catalog.view(access.relation).is_some_and(|view| is_of(view)))
         };
-        let (shows_locks, shows_backends, shows_prepared) =
-            (names(OF_LOCKS), names(OF_BACKENDS), names(OF_PREPARED));
+        // Most name none of them.
+        let is_looked_at = names(&[OF_LOCKS, OF_BACKENDS, OF_PREPARED].concat());
+        let [shows_locks, shows_backends, shows_prepared] =
+            [OF_LOCKS, OF_BACKENDS, OF_PREPARED].map(|of| is_looked_at && names(of));
         let reads = reads.iter().filter(|access| access.privileges.contains(Privileges::SELECT));
         let reads = reads.map(|access| access.relation).filter(|oid| catalog.table(*oid).is_some());
         self.with_view(home, |view| {
