@@ -243,6 +243,16 @@ fn rows_of_a_binary_cursor_have_the_form_that_a_bind_wants() {
     assert_eq!(bench.run(&mut one, "FETCH c").lines(), ["\0\0\0\u{9}"]);
 }
 
+#[test]
+fn a_cursor_may_have_the_name_of_the_portal_that_declares_it() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "BEGIN");
+    let (tags, error) =
+        executed_twice(&mut bench, &mut one, "DECLARE p CURSOR FOR SELECT * FROM (VALUES (7)) v", None);
+    assert_eq!((tags, error), (vec!["DECLARE CURSOR".to_owned(), "SELECT 1".to_owned()], None));
+    bench.run(&mut one, "ROLLBACK");
+}
+
 /// A server that counts how often it is asked whether a statement is to end, and says once that it is.
 struct AskedHost {
     lone: LoneHost,
