@@ -23,38 +23,82 @@ pub fn parse(text: &str) -> SqlResult<Value> {
         let message = format!("json takes more memory than the maximum of {PARSED_BYTES_MAX}");
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     }
-    if !text.contains(RESERVED) {
+    let Some(marked) = marked(text) else {
         return serde_json::from_str(text).map_err(|error| syntax(&error));
-    }
-    let mut number = 0;
-    let stand_in = loop {
-        let stand_in = format!("serde_json::private{number}");
-        if !text.contains(&stand_in) {
-            break stand_in;
-        }
-        number += 1;
     };
-    let mut value =
-        serde_json::from_str(&text.replace(RESERVED, &stand_in)).map_err(|error| syntax(&error))?;
-    rename(&mut value, &stand_in, RESERVED);
+    let mut value = serde_json::from_str(&marked).map_err(|error| syntax(&error))?;
+    unmark(&mut value);
     Ok(value)
 }
 
-/// What the names begin with by which `serde_json` tells itself that an object is a number kept with all of its digits, or text left as it is. Keys of
-/// a client's that are called so have another name while it reads them.
-const RESERVED: &str = "serde_json::private::";
+/// Behind a `$`, the keys by which `serde_json` tells itself that an object is a number kept with all of its digits, or text left as it is.
+const RESERVED: [&str; 2] = ["serde_json::private::Number", "serde_json::private::RawValue"];
 
-/// Writes `to` for `from` in all keys and strings.
-fn rename(value: &mut Value, from: &str, to: &str) {
+/// The text with one `$` more before each string that is dollars and a reserved name; `None` where there is no such string.
+fn marked(text: &str) -> Option<String> {
+    if !text.contains("\"$") && !text.contains("\\u0024") {
+        return None;
+    }
+    let bytes = text.as_bytes();
+    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(quote) = bytes.get(at..).and_then(|rest| rest.iter().position(|b| *b == b'"')) {
+        at += quote + 1;
+        if is_reserved(&bytes[at..]) {
+            out.push_str(&text[copied..at]);
+            out.push('$');
+            copied = at;
+        }
+        while let Some(byte) = bytes.get(at) {
+            at += if *byte == b'\\' { 2 } else { 1 };
+            if *byte == b'"' {
+                break;
+            }
+        }
+    }
+    (copied > 0).then(|| out + &text[copied..])
+}
+
+/// Whether a string is dollars and a reserved name, of whose characters any may be escaped; `string` begins behind its quote.
+fn is_reserved(string: &[u8]) -> bool {
+    if !string.starts_with(b"$") && !string.starts_with(b"\\u0024") {
+        return false;
+    }
+    let mut at = 0;
+    let characters = std::iter::from_fn(|| match *string.get(at)? {
+        b'"' => None,
+        b'\\' => {
+            let digits = string.get(at + 1..at + 6).and_then(|escape| escape.strip_prefix(b"u"));
+            let code = digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+            at += 6;
+            // No name has a zero.
+            Some(code.unwrap_or(0))
+        }
+        byte => {
+            at += 1;
+            Some(byte)
+        }
+    });
+    let name: Vec<u8> = characters.skip_while(|c| *c == b'$').take(1 + RESERVED[1].len()).collect();
+    RESERVED.iter().any(|reserved| reserved.as_bytes() == name)
+}
+
+/// Takes the `$` that [`marked`] has put before strings.
+fn unmark(value: &mut Value) {
+    let unmarked = |text: &mut String| {
+        if RESERVED.contains(&text.trim_start_matches('$')) && text.starts_with('$') {
+            text.remove(0);
+        }
+    };
     match value {
-        Value::String(text) => *text = text.replace(from, to),
-        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, from, to)),
+        Value::String(text) => unmarked(text),
+        Value::Array(items) => items.iter_mut().for_each(unmark),
         Value::Object(map) => {
-            let renamed = std::mem::take(map).into_iter().map(|(key, mut item)| {
-                rename(&mut item, from, to);
-                (key.replace(from, to), item)
+            let without = std::mem::take(map).into_iter().map(|(mut key, mut item)| {
+                unmarked(&mut key);
+                unmark(&mut item);
+                (key, item)
             });
-            *map = renamed.collect();
+            *map = without.collect();
         }
         _ => {}
     }
@@ -460,10 +504,19 @@ mod tests {
         for text in [
             r#"{"$serde_json::private::Number": "1"}"#,
             r#"{"$serde_json::private::Number": "x"}"#,
-            r#"[{"$serde_json::private::RawValue": "[serde_json::private0]"}]"#,
+            r#"[{"$serde_json::private::RawValue": "$$serde_json::private::Number"}]"#,
+            r#"{"$serde_json::private::Numbers": "$serde_json::private::RawValue", "$$$serde_json::private::Number": "$"}"#,
+            r#"["\"$serde_json::private::Number", "\\", "$serde_json::private::Number", {"$set": "serde_json::private::Number"}]"#,
         ] {
             assert_eq!(&*to_jsonb(text).unwrap(), text);
-            assert_eq!(to_jsonb(&text.replace('$', "\\u0024")).unwrap(), to_jsonb(text).unwrap());
+            for (plain, escaped) in
+                [("$", "\\u0024"), ("n::", "\\u006e::"), ("_j", "\\u005Fj"), ("::", "\\u003a:")]
+            {
+                let written = text.replace(plain, escaped);
+                assert_eq!(&*to_jsonb(&written).unwrap(), text, "{written}");
+            }
         }
+        assert!(to_jsonb(r#"{"$serde_json::private::Number"#).is_err());
+        assert!(to_jsonb(r#"["$serde_json::private::Number\"#).is_err());
     }
 }
