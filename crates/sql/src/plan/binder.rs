@@ -193,7 +193,7 @@ impl<'a> Binder<'a> {
 
     /// The plan of a statement of which all is bound.
     pub(super) fn point_plan(&self, statement: PointStatement, cost: f64) -> PointPlan {
-        PointPlan {
+        let mut plan = PointPlan {
             parts: self.take_parts(),
             statement,
             subqueries: self.take_subqueries(),
@@ -204,7 +204,10 @@ impl<'a> Binder<'a> {
             external: None,
             cascades: self.cascades.take(),
             comes_back: self.comes_back.get(),
-        }
+            runs_in_slices: false,
+        };
+        plan.runs_in_slices = plan.can_run_in_slices();
+        plan
     }
 
     pub(super) fn note_cascades(&self, cascades: Vec<CascadePlan>, comes_back: bool) {

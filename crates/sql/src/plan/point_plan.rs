@@ -37,6 +37,8 @@ pub struct PointPlan {
     pub cascades: Vec<CascadePlan>,
     /// What foreign keys do to other tables may come back to the table that is changed.
     pub comes_back: bool,
+    /// It changes rows and can be run in parts, each of which changes what it found and forgets it.
+    pub runs_in_slices: bool,
 }
 
 /// A common table that stands beside a statement: its rows are those of a query, or what a change returns.
@@ -414,10 +416,9 @@ pub struct DeletePlan {
 }
 
 impl PointPlan {
-    /// Whether it changes rows and can be run in parts, each of which changes what it found and forgets it: its rows come from
-    /// one scan of a table or an index, from a series, or are given, none of them depends on another one, and foreign keys can
-    /// be checked after each part.
-    pub fn runs_in_slices(&self) -> bool {
+    /// Whether it can be run in parts: its rows come from one scan of a table or an index, from a series, or are given, none of them depends on another
+    /// one, and foreign keys can be checked after each part.
+    pub(super) fn can_run_in_slices(&self) -> bool {
         let is_alone = |table: &Table| table.foreign_keys.iter().all(|key| key.referenced_table != table.oid);
         let is_found = |source: &ChangeSource, joined: bool| match source {
             ChangeSource::Node(node) => !joined && node.is_one_scan(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use smallvec::SmallVec;
 use sqlparser::ast;
 use tenant::Tenant;
 use tenant::catalog::{Catalog, Privileges, ViewDefinition};
@@ -83,7 +84,7 @@ impl Session {
             && self
                 .names
                 .as_ref()
-                .is_some_and(|names| names.shows(catalog) && names.search_path() == plan.search_path)
+                .is_some_and(|names| names.shows(catalog) && names.search_path() == &plan.search_path[..])
             && plan.bound.catalog_version == catalog.version()
     }
 
@@ -183,7 +184,7 @@ impl Session {
         Ok(Planned {
             parameters: bound.parameters.clone(),
             bound,
-            search_path,
+            search_path: SmallVec::from_slice(&search_path),
             fields,
             query,
             allowed_to: Default::default(),

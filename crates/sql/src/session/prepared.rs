@@ -240,7 +240,8 @@ impl Deref for Statements {
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) bound: BoundPlan,
-    pub(super) search_path: Vec<Oid>,
+    /// Beside the rest, since it is compared at each run.
+    pub(super) search_path: SmallVec<[Oid; 4]>,
     /// Types of all parameters; [`PgType::Unknown`] where only the analytical planner can tell and has not yet.
     pub(super) parameters: Vec<PgType>,
     /// The result's columns; `None` while only the analytical planner can tell and has not yet.

@@ -55,7 +55,7 @@ impl Slicing {
 impl Session {
     /// Whether the statement is one that may run in slices, in its transaction as it is.
     pub(super) fn may_slice(&mut self, planned: &Planned) -> bool {
-        planned.bound.point().is_some_and(|plan| plan.runs_in_slices()) && self.may_pour()
+        planned.bound.point().is_some_and(|plan| plan.runs_in_slices) && self.may_pour()
     }
 
     /// Whether what the transaction changed may go to a branch, from where it cannot be taken back alone.
