@@ -28,12 +28,42 @@ impl Numeric {
             Repr::NegInf => return header(0, 0, NEG_INF, 0),
             _ => {}
         }
-        let (digits, weight) = self.base_10000_digits();
+        let (few, many);
+        let (digits, weight) = match self.few_base_10000_digits() {
+            Some((digits, len, weight)) => {
+                few = digits;
+                (&few[..len], weight)
+            }
+            None => {
+                let (digits, weight) = self.base_10000_digits();
+                many = digits;
+                (&many[..], weight)
+            }
+        };
         let sign = if self.signum() < 0 { NEGATIVE } else { 0 };
         header(digits.len() as u16, weight, sign, self.scale());
         for digit in digits {
             out.extend_from_slice(&digit.to_be_bytes());
         }
+    }
+
+    /// As [`Numeric::base_10000_digits`] of a number whose digits fit a word: the digits are the first so many of those given.
+    fn few_base_10000_digits(&self) -> Option<([u16; 5], usize, i16)> {
+        let Repr::Small { coef, scale } = self.0 else { return None };
+        let groups_behind = scale.div_ceil(4);
+        let mut left = coef.unsigned_abs().checked_mul(10u64.pow(u32::from(groups_behind * 4 - scale)))?;
+        let (mut digits, mut len) = ([0; 5], 0);
+        while left > 0 {
+            digits[len] = (left % 10_000) as u16;
+            left /= 10_000;
+            len += 1;
+        }
+        let weight = if len == 0 { 0 } else { len as i16 - 1 - groups_behind.cast_signed() };
+        digits[..len].reverse();
+        while len > 0 && digits[len - 1] == 0 {
+            len -= 1;
+        }
+        Some((digits, len, weight))
     }
 
     /// The digits without leading or trailing zeros, and the weight of the first.
@@ -142,6 +172,38 @@ impl Numeric {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_digits_are_those_of_any_number() {
+        let coefs = [
+            0,
+            1,
+            5,
+            99,
+            100,
+            1_234,
+            10_000,
+            99_999_999,
+            1_230_000,
+            123_456_789_012,
+            i64::MAX / 1_000,
+            i64::MAX,
+        ];
+        for scale in [0, 1, 2, 3, 4, 5, 7, 8, 12, 13, 40, 16_383] {
+            for coef in coefs.into_iter().flat_map(|coef| [coef, -coef]) {
+                let number = Numeric(Repr::Small { coef, scale });
+                if let Some((digits, len, weight)) = number.few_base_10000_digits() {
+                    assert_eq!(
+                        (digits[..len].to_vec(), weight),
+                        number.base_10000_digits(),
+                        "{coef} {scale}"
+                    );
+                } else {
+                    assert!(coef.abs() > i64::MAX / 1_000);
+                }
+            }
+        }
+    }
 
     #[test]
     fn binary_form_is_read_back_as_written() {
