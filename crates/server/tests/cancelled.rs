@@ -70,3 +70,35 @@ fn what_writes_under_a_tenants_limits_is_cancelled_and_is_no_hindrance_to_its_en
     assert_eq!(admin.fails("DROP TENANT acme"), SqlState::INVALID_CATALOG_NAME);
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
+
+/// What was asked for is read although nobody waits for it any more, and before what is asked for next.
+#[test]
+fn reads_that_cancelled_statements_leave_are_bounded() {
+    let (server, mut acme) = with_tenant(ByteCount::from_mib(64));
+    // About sixteen to a page.
+    acme.ok("INSERT INTO t SELECT id, repeat('x', 400) FROM generate_series(1, 16000) AS g(id)");
+    let mut admin = server.admin("rowhouse");
+    admin.ok("SELECT rowhouse.evict('acme')");
+    // Brings in what all reads need.
+    acme.ok("SELECT length(v) FROM t WHERE id = 1");
+    admin.ok("ALTER TENANT acme SET (iops_max = 1)");
+    let reads = |admin: &mut Client| -> u64 {
+        let shown = admin.shown("SHOW TENANTS");
+        shown.value("acme", "page_reads").unwrap().parse().unwrap()
+    };
+    let before = reads(&mut admin);
+    acme.ok("SET statement_timeout = '5ms'");
+    for id in (16..16000).step_by(16) {
+        acme.query(&format!("SELECT length(v) FROM t WHERE id = {id}"));
+    }
+    admin.ok("ALTER TENANT acme RESET (iops_max)");
+    let mut last = before;
+    eventually("what was left is read", || {
+        std::thread::park_timeout(Duration::from_millis(200));
+        let now = reads(&mut admin);
+        std::mem::replace(&mut last, now) == now && now > before + 100
+    });
+    assert!(last - before < 400, "{}", last - before);
+    acme.ok("SET statement_timeout = 0");
+    assert_eq!(acme.ok("SELECT length(v) FROM t WHERE id = 15000"), [[Some("400".to_owned())]]);
+}

@@ -86,6 +86,20 @@ pub(crate) struct Home {
 
 const NO_LIMIT: u64 = u64::MAX;
 
+/// Reads of pages that nobody waits for any more, since their statements were cancelled, that a tenant may have under way.
+/// Where its own limit holds them each is in memory, which is counted by nobody, and before what its next statements read.
+const LEFT_LOADS_MAX: usize = 256;
+/// How long whoever would read one more page looks away.
+const LEFT_LOADS_WAIT: Nanos = Nanos::from_millis(10);
+
+/// Whether as many reads as there may be were left, and `key` is not one that is under way.
+fn has_left_many(loads: &FxHashMap<SlotNo, Load>, key: SlotNo) -> bool {
+    let is_left = |load: &&Load| load.strong_count() == Some(1);
+    loads.len() > LEFT_LOADS_MAX
+        && !loads.contains_key(&key)
+        && loads.values().filter(is_left).count() > LEFT_LOADS_MAX
+}
+
 fn limit_of(stored: &AtomicU64) -> Option<ByteCount> {
     let value = stored.load(Ordering::Relaxed);
     (value != NO_LIMIT).then_some(ByteCount(value))
@@ -518,6 +532,9 @@ impl Home {
     /// XX001 for a damaged page, with file and offset; 58030 for a disk that cannot be read.
     pub(crate) async fn load_page(self: &Arc<Home>, request: PageRequest) -> SqlResult<()> {
         let Some(key) = request.key() else { return self.do_load_page(request).await };
+        while self.cell.with(|state| has_left_many(&state.loads, key)) {
+            env::sleep(LEFT_LOADS_WAIT).await;
+        }
         let home = self.clone();
         let load = self.cell.with(|state| {
             let load = state.loads.entry(key).or_insert_with(|| {
