@@ -26,6 +26,7 @@ fn a_tenant_is_made_shown_changed_renamed_and_dropped() {
     admin.ok("ALTER TENANT acme SET (cpu = 0.75)");
     let shown = admin.ok("SHOW TENANTS");
     assert_eq!(column(&shown, "acme", 7).as_deref(), Some("0.75"), "{shown:?}");
+    assert_eq!(admin.fails("ALTER TENANT acme RENAME TO acme"), SqlState::DUPLICATE_DATABASE);
     admin.ok("ALTER TENANT acme RENAME TO umbrella");
     assert!(server.connect("umbrella", "boss", "pw").expect("renamed").is_alive());
     assert_eq!(

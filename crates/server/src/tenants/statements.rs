@@ -286,7 +286,10 @@ async fn alter(shared: &Arc<Shared>, name: &str, change: &OptionChange) -> SqlRe
 
 async fn rename(shared: &Arc<Shared>, name: &str, to: &str) -> SqlResult<()> {
     let _claim = shared.claims.change(Subject::Tenant(name.to_owned()))?;
-    let _claim_to = shared.claims.change(Subject::Tenant(to.to_owned()))?;
+    let _claim_to = match to == name {
+        true => None,
+        false => Some(shared.claims.change(Subject::Tenant(to.to_owned()))?),
+    };
     let entry = existing(shared, name)?;
     check_name(shared, to)?;
     catalogue::update(shared, entry.id, &TenantRow { name: to.to_owned(), ..entry.row() }).await?;
