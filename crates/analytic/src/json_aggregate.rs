@@ -76,8 +76,12 @@ impl Binder<'_> {
         name: &str,
         place: &Place<'_>,
     ) -> SqlResult<Option<Spelled>> {
-        let Some(form) = takes_rows(name) else { return Ok(None) };
         let ast::FunctionArguments::List(list) = &mut function.args else { return Ok(None) };
+        if name == "count" {
+            self.count_rows(list, place)?;
+            return Ok(None);
+        }
+        let Some(form) = takes_rows(name) else { return Ok(None) };
         let mut args = Vec::with_capacity(list.args.len());
         let mut values = Values::Plain;
         for arg in &mut list.args {
@@ -112,14 +116,8 @@ impl Binder<'_> {
     /// The row of a table in sight as JSON, if `arg` is the table's name and no column's.
     fn whole_row(&self, arg: &ast::Expr, form: &str, place: &Place<'_>) -> SqlResult<Option<ast::Expr>> {
         let ast::Expr::Identifier(ident) = arg else { return Ok(None) };
-        let name = fold_ident(ident);
-        let level = &place.level;
-        if !level.has_table(&name) || level.columns.iter().any(|column| column.bare && column.name == name) {
-            return Ok(None);
-        }
-        let of_table = |column: &&RelColumn| column.table.as_deref() == Some(&*name);
-        let columns: Vec<&RelColumn> =
-            level.columns.iter().filter(of_table).filter(|column| column.starred).collect();
+        let Some(name) = table_in_sight(ident, place) else { return Ok(None) };
+        let columns = starred(&name, place);
         let parts = columns.iter().enumerate().map(|(i, column)| {
             let key = serde_json::Value::String(column.name.clone()).to_string();
             let before = if i == 0 { "{" } else { "," };
@@ -131,12 +129,51 @@ impl Binder<'_> {
             [] => format!("CAST('{{}}' AS {form})"),
             _ => format!("CAST({}'}}' AS {form})", parts.collect::<String>()),
         };
-        let outer_joined = self.outer_joined.borrow();
-        if !columns.iter().any(|column| outer_joined.contains(&column.column)) {
+        let Some(never_null) = self.never_null(&name, place)? else {
             return sql::parse::parse_expression(&text).map(Some);
+        };
+        sql::parse::parse_expression(&format!("CASE WHEN {never_null} IS NOT NULL THEN {text} END")).map(Some)
+    }
+
+    /// Counts rows of a table in sight: what is NULL of one that an outer join made up.
+    fn count_rows(&self, list: &mut ast::FunctionArgumentList, place: &Place<'_>) -> SqlResult<()> {
+        use ast::FunctionArgExpr as Arg;
+        let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+        let [ast::FunctionArg::Unnamed(arg)] = &mut list.args[..] else { return Ok(()) };
+        let name = match arg {
+            Arg::QualifiedWildcard(ast::ObjectName(parts)) => match &parts[..] {
+                [ast::ObjectNamePart::Identifier(table)] => {
+                    Some(fold_ident(table)).filter(|name| place.level.has_table(name))
+                }
+                _ => None,
+            },
+            Arg::Expr(ast::Expr::Identifier(ident)) => table_in_sight(ident, place),
+            _ => None,
+        };
+        let Some(name) = name.filter(|_| !distinct) else { return Ok(()) };
+        *arg = match self.never_null(&name, place)? {
+            Some(column) => Arg::Expr(sql::parse::parse_expression(&column)?),
+            None => Arg::Wildcard,
+        };
+        Ok(())
+    }
+
+    /// A column that is NULL in no row of a table but those that an outer join made up, if it makes any.
+    fn never_null(&self, name: &str, place: &Place<'_>) -> SqlResult<Option<String>> {
+        let outer_joined = self.outer_joined.borrow();
+        if !starred(name, place).iter().any(|column| outer_joined.contains(&column.column)) {
+            return Ok(None);
         }
-        // A row that an outer join made up is NULL, one of a table that has only NULLs is not.
-        let never_null = level.columns.iter().filter(of_table).find(|column| {
+        // One of a table that has only NULLs is a row all the same.
+        // What a subquery hands on may be NULL of its own accord.
+        let is_scanned = |column: &&RelColumn| column.column.relation.is_some();
+        let mut of_table = place
+            .level
+            .columns
+            .iter()
+            .filter(|column| column.table.as_deref() == Some(name))
+            .filter(is_scanned);
+        let never_null = of_table.find(|column| {
             let table = self.shared.catalog.table(base::Oid(column.origin.0));
             let at = usize::try_from(column.origin.1 - 1).ok();
             table.zip(at).and_then(|(table, at)| table.columns.get(at)).is_some_and(|column| column.not_null)
@@ -146,9 +183,20 @@ impl Binder<'_> {
                 format!("the row of \"{name}\" behind an outer join, without a column that is NOT NULL");
             SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
         })?;
-        let never_null = quoted(&[&name, &never_null.name]);
-        sql::parse::parse_expression(&format!("CASE WHEN {never_null} IS NOT NULL THEN {text} END")).map(Some)
+        Ok(Some(quoted(&[name, &never_null.name])))
     }
+}
+
+/// The name of a table in sight, if `ident` is that and no column's.
+fn table_in_sight(ident: &ast::Ident, place: &Place<'_>) -> Option<String> {
+    let (name, level) = (fold_ident(ident), &place.level);
+    let is_column = level.columns.iter().any(|column| column.bare && column.name == name);
+    (level.has_table(&name) && !is_column).then_some(name)
+}
+
+fn starred<'x>(name: &str, place: &'x Place<'_>) -> Vec<&'x RelColumn> {
+    let of_table = |column: &&RelColumn| column.starred && column.table.as_deref() == Some(name);
+    place.level.columns.iter().filter(of_table).collect()
 }
 
 fn quoted(names: &[&str]) -> String {

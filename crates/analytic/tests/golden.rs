@@ -118,6 +118,11 @@ fn queries_fail_as_postgresql_does() {
         ("select (select sum(p.id)) from parent p".to_owned(), S::FEATURE_NOT_SUPPORTED),
         ("select json_agg(distinct id) from parent".to_owned(), S::FEATURE_NOT_SUPPORTED),
         (
+            "select count(q.*) from parent p left join (select c.* from parent a left join child c on false) q on true"
+                .to_owned(),
+            S::FEATURE_NOT_SUPPORTED,
+        ),
+        (
             "select 1 from parent p full join child c on c.id = p.id and p.id in (select 1)".to_owned(),
             S::FEATURE_NOT_SUPPORTED,
         ),

@@ -336,3 +336,6 @@ select id from (select id from parent order by name offset 17) q order by id;
 select id, row_number() over (order by id) from (select id from parent order by name offset 16) q order by id;
 select i2 % 3 as k, regr_count(f8, i2), corr(f8, n), covar_pop(f8, n), regr_avgx(f8, i2), regr_sxx(n, i2), regr_r2(f8, i2), regr_slope(n, i8), regr_intercept(n, i8), bit_xor(i2) from measure group by 1 order by 1;
 select id, corr(f8, i2) over (order by id rows 3 preceding), regr_count(f8, i2) over (order by id) from measure where id < 6 order by id;
+select p.id, count(c.*), count(c), count(*) from parent p left join child c on c.parent_id = p.id and c.id < 30 where p.id < 8 group by p.id order by p.id;
+select count(parent.*), count(parent), count(distinct name) from parent;
+select count(q.*) from (select * from child where id < 5) q;
