@@ -339,3 +339,8 @@ select id, corr(f8, i2) over (order by id rows 3 preceding), regr_count(f8, i2) 
 select p.id, count(c.*), count(c), count(*) from parent p left join child c on c.parent_id = p.id and c.id < 30 where p.id < 8 group by p.id order by p.id;
 select count(parent.*), count(parent), count(distinct name) from parent;
 select count(q.*) from (select * from child where id < 5) q;
+select array_agg(id) from (select id from parent order by name offset 17) q;
+(select id from parent order by name offset 18) union (select id from child order by id desc limit 2) order by 1;
+select id from parent where id in (select id from parent order by name offset 17) order by id;
+with a as (select id from parent order by name offset 16), b as (select id from a order by id desc offset 1) select id from b order by id;
+select max(id), min(id) from (select id from parent order by name offset 17) q;
