@@ -281,7 +281,7 @@ fn a_description_of_what_was_altered_meanwhile_is_asked_for_again() {
     let mut out = Answer::default();
     let ranked = "select *, rank() over (order by a) from t";
     bench.turn(|home| one.parse(home, "p", ranked, &[], &mut out)).unwrap();
-    let mut describe = |bench: &mut Bench, one: &mut Session| {
+    let describe = |bench: &mut Bench, one: &mut Session| {
         let mut out = Answer::default();
         bench.turn(|home| one.describe_statement(home, "p", &mut out)).map(|()| out.fields.len())
     };
