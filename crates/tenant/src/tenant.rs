@@ -100,6 +100,16 @@ pub(crate) struct Counters {
     pub(crate) tree: TreeId,
 }
 
+impl Counters {
+    /// What one transaction may need of them, by far.
+    const LEFT_MIN: u32 = 1 << 24;
+
+    /// Whether there may be too few left for another change of the catalog: none is given out twice.
+    pub(crate) fn are_used_up(&self) -> bool {
+        self.oid.0.max(self.tree.0) > u32::MAX - Counters::LEFT_MIN
+    }
+}
+
 impl Encode for Counters {
     fn encode(&self, out: &mut Vec<u8>) {
         (self.oid, self.tree).encode(out);

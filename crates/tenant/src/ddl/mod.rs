@@ -53,7 +53,7 @@ impl View<'_> {
     /// The right to change the catalog, held to the transaction's end. Waits while another transaction has it.
     ///
     /// Errors: 25006 in a read-only transaction, 40001 in a snapshot transaction whose catalog is not the newest, 54000 where it has made too many
-    /// texts, and 53200 ([`crate::change_memory`]).
+    /// texts or identifiers are used up, and 53200 ([`crate::change_memory`]).
     pub fn ddl(&mut self) -> Step<Ddl<'_>> {
         if self.txn.read_only {
             return Err(SqlError::new(
@@ -72,6 +72,11 @@ impl View<'_> {
             self.tenant.lock(self.txn, tag, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;
         }
         self.count_changes()?;
+        if self.tenant.counters.are_used_up() {
+            let message = "the identifiers of the database's objects are used up";
+            let hint = "TRUNCATE takes new ones, too. Copy the data into a new database.";
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint(hint).into());
+        }
         if self.txn.catalog.is_none() {
             if self.txn.frozen.as_ref().is_some_and(|f| !Arc::ptr_eq(&f.catalog, &self.tenant.catalog)) {
                 return Err(crate::row_lock::serialization_failure().into());

@@ -463,3 +463,16 @@ fn the_texts_of_definitions_have_a_limit_together() {
     fixture.ddl(|ddl| ddl.set_default(t, 1, Some(&twice))).unwrap();
     assert_eq!(fixture.replayed().table(t).columns[1].default.as_deref(), Some(&twice[..]));
 }
+
+#[test]
+fn identifiers_do_not_begin_anew() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 1);
+    fixture.insert(t, vec![int(1)]).unwrap();
+    fixture.tenant.counters.tree.0 = u32::MAX - 10;
+    for _ in 0..20 {
+        let error = fixture.ddl(|ddl| ddl.truncate(&[t], false)).unwrap_err();
+        assert_eq!(error.state().as_str(), "54000");
+    }
+    assert_eq!(fixture.rows(t), [[int(1)]]);
+}
