@@ -49,7 +49,11 @@ const LATE: &str = "CREATE TABLE late (id int PRIMARY KEY, next int CONSTRAINT n
      INSERT INTO late VALUES (1, 2, NULL, -1), (2, 1, 1, 1);
      SET CONSTRAINTS ALL IMMEDIATE;
      ALTER TABLE late ADD CONSTRAINT positive_n CHECK (n > 0) NOT VALID;
-     ALTER TABLE late ADD CONSTRAINT n_of_late FOREIGN KEY (n) REFERENCES late DEFERRABLE INITIALLY DEFERRED NOT VALID";
+     ALTER TABLE late ADD CONSTRAINT n_of_late FOREIGN KEY (n) REFERENCES late DEFERRABLE INITIALLY DEFERRED NOT VALID;
+     COMMENT ON CONSTRAINT positive_n ON late IS 'not of all';
+     COMMENT ON CONSTRAINT late_pkey ON late IS 'a key';
+     COMMENT ON CONSTRAINT n_of_late ON late IS 'not checked yet';
+     COMMENT ON TYPE stock.unit IS 'what is counted'";
 
 /// An extension, and defaults that call its functions.
 const IDENTIFIERS: &str = "CREATE EXTENSION \"uuid-ossp\"; CREATE EXTENSION pgcrypto SCHEMA stock;
@@ -78,6 +82,10 @@ fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
         "ADD CONSTRAINT other FOREIGN KEY (other) REFERENCES public.late(id) DEFERRABLE;",
         "ADD CONSTRAINT positive_n CHECK ((n > 0)) NOT VALID;",
         "ADD CONSTRAINT n_of_late FOREIGN KEY (n) REFERENCES public.late(id) DEFERRABLE INITIALLY DEFERRED NOT VALID;",
+        "COMMENT ON CONSTRAINT positive_n ON public.late IS 'not of all';",
+        "COMMENT ON CONSTRAINT late_pkey ON public.late IS 'a key';",
+        "COMMENT ON CONSTRAINT n_of_late ON public.late IS 'not checked yet';",
+        "COMMENT ON TYPE stock.unit IS 'what is counted';",
         "GRANT SELECT,INSERT ON TABLE public.orders TO clerk;",
         "CREATE EXTENSION IF NOT EXISTS \"uuid-ossp\" WITH SCHEMA public;",
         "CREATE EXTENSION IF NOT EXISTS pgcrypto WITH SCHEMA stock;",

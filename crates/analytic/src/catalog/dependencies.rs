@@ -5,12 +5,10 @@ use sql::kept_text;
 use tenant::catalog::{Catalog, Relation, Table};
 use types::{Datum, PgType};
 
-use super::objects::{PG_CLASS, default_oid, rule_oid};
+use super::objects::{PG_CLASS, PG_CONSTRAINT, PG_TYPE, default_oid, rule_oid};
 use super::{Rows, letter, oid};
 
-const PG_TYPE: u32 = 1247;
 const PG_ATTRDEF: u32 = 2604;
-const PG_CONSTRAINT: u32 = 2606;
 const PG_REWRITE: u32 = 2618;
 
 /// An object, or a column (from 1) of one, with the oid of the table its kind is listed in.
@@ -45,6 +43,7 @@ pub(super) fn fill(out: &mut Rows<'_>) {
                     Some(key) => Object(PG_CONSTRAINT, oid(key.oid), 0),
                     None => relation(used.object, 0),
                 },
+                None if catalog.enum_type(used.object).is_some() => Object(PG_TYPE, oid(used.object), 0),
                 _ => relation(used.object, used.column.map_or(0, |column| column + 1)),
             };
             add(out, rule(), on, b'n');

@@ -19,6 +19,10 @@ pub(super) const DEFAULT_COLLATION: u32 = 100;
 pub(super) const PG_CLASS: u32 = 1259;
 /// Oid of `pg_extension`, as `classoid` of comments.
 const PG_EXTENSION: u32 = 3079;
+/// Oid of `pg_type`, as `classoid` of comments and dependencies.
+pub(super) const PG_TYPE: u32 = 1247;
+/// Oid of `pg_constraint`, as `classoid` of comments and dependencies.
+pub(super) const PG_CONSTRAINT: u32 = 2606;
 /// The bit that makes the oid of a view's rule.
 pub(super) const RULE: u32 = 0x4000_0000;
 
@@ -446,6 +450,22 @@ fn descriptions(out: &mut Rows<'_>) {
                     ("description", text(comment)),
                 ]);
             }
+        }
+    }
+    let constraints = sorted_tables(catalog).into_iter().flat_map(|table| {
+        let keys = table.indexes.iter().filter_map(|index| index.constraint).map(|key| key.oid);
+        let checks = table.checks.iter().map(|check| check.oid);
+        let own: Vec<Oid> = keys.chain(checks).chain(table.foreign_keys.iter().map(|key| key.oid)).collect();
+        own
+    });
+    let types = catalog.enums().map(|ty| (ty.oid, PG_TYPE));
+    for (object, class) in constraints.map(|constraint| (constraint, PG_CONSTRAINT)).chain(types) {
+        if let Some(comment) = catalog.comment(object, None) {
+            out.add(vec![
+                ("objoid", oid(object)),
+                ("classoid", Datum::Oid(class)),
+                ("description", text(comment)),
+            ]);
         }
     }
     for extension in catalog.extensions() {
