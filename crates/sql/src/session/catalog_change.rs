@@ -225,7 +225,7 @@ impl Session {
         query: &ast::Query,
     ) -> Result<(Arc<[Field]>, Vec<crate::plan::RelationAccess>), Pause> {
         let planned = self.plan_query(home, query)?;
-        self.check_access(home, &planned)?;
+        self.check_names(&self.catalog(home), &planned)?;
         let accesses = planned.bound.accesses.clone();
         let planned = self.described(home, planned)?;
         Ok((planned.fields.clone().unwrap_or_default(), accesses))

@@ -9,6 +9,7 @@ use super::prepared::Planned;
 use super::role::distinct;
 use super::{Home, Pause, Session};
 use crate::parse::{DefaultPrivileges, GrantStatement, GrantTarget};
+use crate::plan::RelationAccess;
 
 /// `[schema.]name` from its parts.
 ///
@@ -50,12 +51,7 @@ impl Session {
         }
         let catalog = self.catalog(home);
         for access in &planned.bound.accesses {
-            // What stands in a view was named by who made it.
-            if access.as_role.is_none()
-                && let Some(relation) = catalog.relation(access.relation)
-            {
-                self.check_usage(&catalog, relation.schema())?;
-            }
+            self.check_named(&catalog, access)?;
             let role = access.as_role.unwrap_or(own);
             if !self.may(&catalog, role, access.relation, access.privileges) {
                 let relation = catalog.relation(access.relation);
@@ -70,6 +66,19 @@ impl Session {
             planned.allowed_to.store(own.0, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Checks that the role may name all that a plan reads, as it may before it may read it.
+    pub(super) fn check_names(&self, catalog: &Catalog, planned: &Planned) -> SqlResult<()> {
+        planned.bound.accesses.iter().try_for_each(|access| self.check_named(catalog, access))
+    }
+
+    fn check_named(&self, catalog: &Catalog, access: &RelationAccess) -> SqlResult<()> {
+        match catalog.relation(access.relation) {
+            // What stands in a view was named by who made it.
+            Some(relation) if access.as_role.is_none() => self.check_usage(catalog, relation.schema()),
+            _ => Ok(()),
+        }
     }
 
     fn may(&self, catalog: &Catalog, role: Oid, relation: Oid, privileges: Privileges) -> bool {

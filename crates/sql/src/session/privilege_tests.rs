@@ -169,3 +169,25 @@ fn new_objects_begin_with_the_default_privileges_of_who_makes_them() {
         assert_eq!(bench.fail(&mut owner, sql).state().to_string(), state, "{sql}");
     }
 }
+
+#[test]
+fn a_view_is_made_by_who_may_name_what_it_reads_and_read_by_who_owns_it_may() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(
+        &mut owner,
+        "create role guest login; grant create on schema public to guest; create table t (a int); create schema s;
+         create table s.u (a int); create sequence q; insert into t values (1)",
+    );
+    check(&mut bench, "guest", "create view v as select a from t", false);
+    check(&mut bench, "guest", "create view w as select a from v join t using (a)", false);
+    check(&mut bench, "guest", "create view x as select last_value from q", false);
+    check(&mut bench, "guest", "create view y as select a from s.u", true);
+    check(&mut bench, "guest", "create table z as select a from t", true);
+    for sql in ["select a from v", "select a from w", "select * from x"] {
+        check(&mut bench, "guest", sql, true);
+        assert_eq!(bench.fail(&mut owner, sql).state(), SqlState::INSUFFICIENT_PRIVILEGE, "{sql}");
+    }
+    bench.run(&mut owner, "grant select on t to guest");
+    check(&mut bench, "guest", "select a from v; select a from w", false);
+}
