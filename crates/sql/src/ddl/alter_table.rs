@@ -295,15 +295,18 @@ fn add_column(
     out: &mut dyn Reply,
 ) -> Result<(), Pause> {
     let oid = table.oid;
+    let exists = |name: &str| {
+        let is_there = table.column(name).is_some();
+        is_there.then(|| format!("column \"{name}\" of relation \"{}\" already exists", table.name))
+    };
+    // What else is said of the column does not matter then.
+    if let Some(message) = exists(&fold_ident(&definition.name)).filter(|_| if_not_exists) {
+        notice(session, SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"), out);
+        return Ok(());
+    }
     let NewColumn { mut column, default, sequence, constraints } =
         column::define(names, &table.name, definition)?;
-    if let Some((_, _)) = table.column(&column.name) {
-        let (name, table) = (&column.name, &table.name);
-        let message = format!("column \"{name}\" of relation \"{table}\" already exists");
-        if if_not_exists {
-            notice(session, SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"), out);
-            return Ok(());
-        }
+    if let Some(message) = exists(&column.name) {
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
     }
     let mut rows = 0;

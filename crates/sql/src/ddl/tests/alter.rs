@@ -285,3 +285,14 @@ fn new_values_of_all_rows_are_within_what_changes_may_take() {
     bench.run(&mut session, "alter table t add column y text default repeat('y', 1000)");
     assert_eq!(bench.run(&mut session, "select length(y) from t where id = 7").lines(), ["1000"]);
 }
+
+#[test]
+fn a_column_that_is_there_already_is_not_looked_at_any_further() {
+    let add = "alter table t add column if not exists a int default 'x' references nothing, add column if not exists b int";
+    let (mut bench, mut session) = super::after("create table t (a text)");
+    let said = bench.run(&mut session, add);
+    assert_eq!(said.notices(), ["column \"a\" of relation \"t\" already exists, skipping"]);
+    assert_eq!(bench.run(&mut session, "select a, b from t").lines(), [""; 0]);
+    let error = bench.fail(&mut session, "alter table t add column a int");
+    assert_eq!(error.state().as_str(), "42701");
+}
