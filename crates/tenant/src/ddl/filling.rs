@@ -236,9 +236,12 @@ impl Filling {
     }
 }
 
+/// The key of an entry, and its value if that is not a long one.
+type Next = (Key, Option<Vec<u8>>);
+
 impl Run {
     /// Its next entry, without a long value; after an error the same again.
-    fn next(&mut self, pages: &PageMap) -> Result<Option<(Key, Option<Vec<u8>>)>, PageFault> {
+    fn next(&mut self, pages: &PageMap) -> Result<Option<Next>, PageFault> {
         let Some(entry) = self.cursor.next(pages)? else { return Ok(None) };
         let value = match entry.value {
             Value::Inline(bytes) => Some(bytes.to_vec()),
@@ -264,7 +267,7 @@ mod tests {
         let mut tenant = Tenant::in_memory(TenantId(16), "owner");
         let mut filling = Filling::new(tenant.next_tree());
         const COUNT: u32 = 40;
-        let value = |n: u32| vec![n as u8; if n % 8 == 0 { 100 } else { GATHERED_MAX }];
+        let value = |n: u32| vec![n as u8; if n.is_multiple_of(8) { 100 } else { GATHERED_MAX }];
         let mut merged = 0;
         for n in 0..=COUNT {
             if n == COUNT {
