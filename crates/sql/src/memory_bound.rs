@@ -36,13 +36,15 @@ fn too_long() -> SqlError {
 pub struct MemoryBound {
     of: &'static str,
     held: AtomicU64,
+    /// Bytes of copies of what the row, the statement or the plan holds too: as much as a row at most, by themselves.
+    copied: AtomicU64,
     max: Option<ByteCount>,
 }
 
 impl MemoryBound {
     /// Of a statement's rows; `None` for no limit.
     pub fn of_rows(max: Option<ByteCount>) -> MemoryBound {
-        MemoryBound { of: "the rows of a statement", held: AtomicU64::new(0), max }
+        MemoryBound { of: "the rows of a statement", held: AtomicU64::new(0), copied: AtomicU64::new(0), max }
     }
 
     /// Of the values that an expression holds while it is evaluated, arguments of calls under way and what they are about to build: as much as a
@@ -51,6 +53,7 @@ impl MemoryBound {
         MemoryBound {
             of: "the values of an expression",
             held: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
             max: Some(max.min(ROW_LEN_MAX)),
         }
     }
@@ -80,7 +83,7 @@ impl MemoryBound {
 
     /// What somebody takes and gives back: nothing yet.
     pub(crate) fn hold(&self) -> Held<'_> {
-        Held { bound: self, bytes: 0 }
+        Held { bound: self, bytes: 0, copied: 0 }
     }
 
     #[cold]
@@ -95,6 +98,7 @@ impl MemoryBound {
 pub(crate) struct Held<'a> {
     bound: &'a MemoryBound,
     bytes: u64,
+    copied: u64,
 }
 
 impl Held<'_> {
@@ -120,6 +124,26 @@ impl Held<'_> {
         }
     }
 
+    /// Holds a copy of a value that somebody else holds, too.
+    ///
+    /// # Errors
+    /// 53200 where the copies take more than a row may.
+    #[inline]
+    pub(crate) fn copy(&mut self, value: &Datum) -> SqlResult<()> {
+        match value.heap_bytes() as u64 {
+            bytes if bytes < ARGUMENT_COUNTED_MIN as u64 => Ok(()),
+            bytes => {
+                let wanted = self.bound.copied.load(Ordering::Relaxed) + bytes;
+                if wanted > ROW_LEN_MAX.0 {
+                    return Err(self.bound.too_much(ByteCount(wanted), ROW_LEN_MAX));
+                }
+                self.bound.copied.store(wanted, Ordering::Relaxed);
+                self.copied += bytes;
+                Ok(())
+            }
+        }
+    }
+
     /// Holds an item of an array that is being built.
     ///
     /// # Errors
@@ -136,6 +160,10 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        if self.copied > 0 {
+            let copied = self.bound.copied.load(Ordering::Relaxed);
+            self.bound.copied.store(copied - self.copied, Ordering::Relaxed);
+        }
         if self.bytes > 0 {
             let held = self.bound.held.load(Ordering::Relaxed);
             let left = held.checked_sub(self.bytes).expect("no more is given back than was taken");
@@ -170,6 +198,13 @@ mod tests {
         refused(bound.room(1));
         drop(held);
         bound.room(half).unwrap();
+        let long = Datum::text("x".repeat(half));
+        let (mut one, mut other) = (bound.hold(), bound.hold());
+        one.copy(&long).unwrap();
+        other.copy(&long).unwrap();
+        refused(one.copy(&long));
+        drop(other);
+        one.copy(&long).unwrap();
     }
 
     #[test]

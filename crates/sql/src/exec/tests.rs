@@ -1,6 +1,6 @@
 //! Statements through sessions, on a tenant in memory. Expectations are PostgreSQL 15's.
 
-use base::{ByteCount, SqlState};
+use base::{ByteCount, SqlError, SqlState};
 
 use crate::session::testing::Bench;
 use crate::session::{Pause, Session};
@@ -10,6 +10,17 @@ fn after(sql: &str) -> (Bench, Session) {
     let mut session = bench.session();
     bench.run(&mut session, sql);
     (bench, session)
+}
+
+/// The error of a statement in as many turns as it takes.
+fn refusal(bench: &mut Bench, session: &mut Session, sql: &str) -> SqlError {
+    loop {
+        match bench.try_run(session, sql) {
+            Err(Pause::Yield) => {}
+            Err(Pause::Error(error)) => return error,
+            other => panic!("{sql:.60}: {other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -166,13 +177,7 @@ fn a_row_of_a_result_has_bounds() {
     }
     let long = "INSERT INTO t VALUES (1, repeat('x', 60000000))";
     let returning = format!("{long} RETURNING {}", items("v", 5));
-    let error = loop {
-        match bench.try_run(&mut session, &returning) {
-            Err(Pause::Yield) => {}
-            Err(Pause::Error(error)) => break error,
-            other => panic!("{other:?}"),
-        }
-    };
+    let error = refusal(&mut bench, &mut session, &returning);
     assert_eq!(error.state().to_string(), "54000");
     bench.run(&mut session, long);
     for sql in [
@@ -185,6 +190,17 @@ fn a_row_of_a_result_has_bounds() {
         let error = bench.fail(&mut session, &sql);
         assert_eq!(error.state().to_string(), "54000", "{sql:.60}");
     }
+    let made = "repeat('x', 100000000)";
+    for condition in [
+        format!("num_nulls({}) > 0", items("v", 5)),
+        format!("({}) IN (SELECT v, v, v, v, v FROM t)", items("v", 5)),
+        format!("({}) IN (SELECT v, v, v FROM t)", items(made, 3)),
+        format!("{made} < CASE WHEN {made} < CASE WHEN {made} < v THEN '' END THEN '' END"),
+    ] {
+        let error = refusal(&mut bench, &mut session, &format!("DELETE FROM t WHERE {condition}"));
+        assert_eq!(error.state(), SqlState::OUT_OF_MEMORY, "{condition:.60}");
+    }
+    assert_eq!(bench.run(&mut session, "DELETE FROM t WHERE num_nulls(v, v, v, v) > 0").tags, ["DELETE 0"]);
 }
 
 #[test]
@@ -201,13 +217,7 @@ fn a_row_is_bounded_before_it_is_whole() {
         format!("INSERT INTO t SELECT 2, length(x || y) FROM (VALUES ({long}, {long}, {long})) v (x, y, z)"),
         format!("INSERT INTO t SELECT 2, {late}, {late}, {late} FROM t ORDER BY id"),
     ] {
-        let error = loop {
-            match bench.try_run(&mut session, &sql) {
-                Err(Pause::Yield) => {}
-                Err(Pause::Error(error)) => break error,
-                other => panic!("{sql}: {other:?}"),
-            }
-        };
+        let error = refusal(&mut bench, &mut session, &sql);
         assert_eq!(error.state().to_string(), "54000", "{sql}");
         assert_eq!(error.message(), "a row of the result is longer than 256MiB", "{sql}");
     }

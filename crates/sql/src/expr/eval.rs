@@ -60,12 +60,14 @@ pub fn eval_ref<'a>(expr: &'a BoundExpr, ctx: &EvalCtx<'a>) -> EvalResult<Cow<'a
             Ok(NULL)
         }
         ExprKind::NullIf { collate, left, right } => {
-            let (a, b) = (eval_ref(left, ctx)?, eval_ref(right, ctx)?);
+            let a = eval_ref(left, ctx)?;
+            let _held = held_by(&a, ctx)?;
+            let b = eval_ref(right, ctx)?;
             let same = !a.is_null() && !b.is_null() && order(*collate, &a, &b).is_eq();
             Ok(if same { NULL } else { a })
         }
         ExprKind::Extreme { greatest, collate, args } => {
-            let mut best: Option<Cow<'a, Datum>> = None;
+            let (mut best, mut _held): (Option<Cow<'a, Datum>>, _) = (None, None);
             for arg in args {
                 let value = eval_ref(arg, ctx)?;
                 let better = match &best {
@@ -77,6 +79,8 @@ pub fn eval_ref<'a>(expr: &'a BoundExpr, ctx: &EvalCtx<'a>) -> EvalResult<Cow<'a
                     }
                 };
                 if better {
+                    _held = None;
+                    _held = held_by(&value, ctx)?;
                     best = Some(value);
                 }
             }
@@ -93,7 +97,9 @@ pub fn eval_ref<'a>(expr: &'a BoundExpr, ctx: &EvalCtx<'a>) -> EvalResult<Cow<'a
             Ok(Cow::Owned(Datum::array(*element, items)))
         }
         ExprKind::Subscript { array, index } => {
-            let (array, index) = (eval_ref(array, ctx)?, eval_ref(index, ctx)?);
+            let array = eval_ref(array, ctx)?;
+            let _held = held_by(&array, ctx)?;
+            let index = eval_ref(index, ctx)?;
             let (Datum::Array(array), Some(index)) = (&*array, index.as_i64()) else { return Ok(NULL) };
             let item = usize::try_from(index - 1).ok().and_then(|i| array.items.get(i));
             Ok(Cow::Owned(item.cloned().unwrap_or_default()))
@@ -115,7 +121,9 @@ fn slice(
     upper: Option<&BoundExpr>,
     ctx: &EvalCtx<'_>,
 ) -> EvalResult<Datum> {
-    let Datum::Array(array) = eval(array, ctx)? else { return Ok(Datum::Null) };
+    let array = eval_ref(array, ctx)?;
+    let _held = held_by(&array, ctx)?;
+    let Datum::Array(array) = &*array else { return Ok(Datum::Null) };
     let len = array.items.len() as i64;
     let mut bounds = [1, len];
     for (bound, expr) in bounds.iter_mut().zip([lower, upper]) {
@@ -143,12 +151,7 @@ fn call(function: FunctionRef, args: &[BoundExpr], ctx: &EvalCtx<'_>) -> EvalRes
         if def.strict && value.is_null() {
             return Ok(Datum::Null);
         }
-        // The row, the statement and the plan hold theirs anyway.
-        if !matches!(
-            arg.kind,
-            ExprKind::Column(_) | ExprKind::Param(_) | ExprKind::Const(_) | ExprKind::Outer { .. }
-        ) {
-            held.argument(&value)?;
+        if hold(arg, &value, &mut held)? {
             computed += value.heap_bytes();
         }
         values.push(value);
@@ -157,6 +160,28 @@ fn call(function: FunctionRef, args: &[BoundExpr], ctx: &EvalCtx<'_>) -> EvalRes
         ctx.look()?;
     }
     (def.eval)(&values, ctx)
+}
+
+/// Holds the value of an operand; answers whether it was worked out for it. The row, the statement and the plan hold theirs anyway.
+#[inline]
+fn hold(operand: &BoundExpr, value: &Datum, held: &mut Held<'_>) -> EvalResult<bool> {
+    if let ExprKind::Column(_) | ExprKind::Param(_) | ExprKind::Const(_) | ExprKind::Outer { .. } =
+        operand.kind
+    {
+        held.copy(value)?;
+        return Ok(false);
+    }
+    held.argument(value)?;
+    Ok(true)
+}
+
+/// What an operand that was worked out holds while others are.
+#[inline]
+fn held_by<'c>(value: &Cow<'_, Datum>, ctx: &EvalCtx<'c>) -> EvalResult<Option<Held<'c>>> {
+    let Cow::Owned(value) = value else { return Ok(None) };
+    let mut held = ctx.held();
+    held.argument(value)?;
+    Ok(Some(held))
 }
 
 /// The memory that a cast of `value` takes while it works: an array has an item for each comma of its text at most.
@@ -207,6 +232,7 @@ pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>
             if a.is_null() {
                 return Ok(None);
             }
+            let _held = held_by(&a, ctx)?;
             let b = eval_ref(right, ctx)?;
             if b.is_null() {
                 return Ok(None);
@@ -241,7 +267,9 @@ pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>
             Ok(Some((eval_bool(expr, ctx)? == Some(*value)) != *negated))
         }
         ExprKind::IsDistinct { collate, left, right, negated } => {
-            let (a, b) = (eval_ref(left, ctx)?, eval_ref(right, ctx)?);
+            let a = eval_ref(left, ctx)?;
+            let _held = held_by(&a, ctx)?;
+            let b = eval_ref(right, ctx)?;
             let distinct = match (a.is_null(), b.is_null()) {
                 (true, true) => false,
                 (false, false) => order(*collate, &a, &b).is_ne(),
@@ -254,6 +282,7 @@ pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>
             if value.is_null() {
                 return Ok(None);
             }
+            let _held = held_by(&value, ctx)?;
             let mut found = Some(false);
             for item in items {
                 let item = eval_ref(item, ctx)?;
@@ -268,6 +297,7 @@ pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>
         }
         ExprKind::CompareArray { op, collate, all, left, array } => {
             let array = eval_ref(array, ctx)?;
+            let _held = held_by(&array, ctx)?;
             let Datum::Array(array) = &*array else { return Ok(None) };
             let value = eval_ref(left, ctx)?;
             quantified(
@@ -279,6 +309,7 @@ pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>
         }
         ExprKind::CallArray { function, all, left, array } => {
             let array = eval_ref(array, ctx)?;
+            let _held = held_by(&array, ctx)?;
             let Datum::Array(array) = &*array else { return Ok(None) };
             let value = eval(left, ctx)?;
             quantified(
@@ -360,7 +391,13 @@ fn eval_subquery(subquery: &SubqueryExpr, ctx: &EvalCtx<'_>) -> EvalResult<Datum
             Ok(Datum::array(*element, items))
         }
         SubqueryTest::Compare { all, columns } => {
-            let left = columns.iter().map(|c| eval(&c.left, ctx)).collect::<EvalResult<Vec<_>>>()?;
+            let mut held = ctx.held();
+            let mut left = Vec::with_capacity(columns.len());
+            for column in columns {
+                let value = eval(&column.left, ctx)?;
+                hold(&column.left, &value, &mut held)?;
+                left.push(value);
+            }
             let mut result = Some(*all);
             run(&mut |row| {
                 let mut truth = Some(true);
