@@ -201,7 +201,7 @@ fn each_condition_of_tpcc_is_seen_to_be_broken() {
         let output = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
             .arg("bench")
             .args(TPCC_SCALE)
-            .args(["--url", &url, "--no-load", "--warm-up", "0", "--transactions", "0", "--json"])
+            .args(["--url", &url, "--no-load", "--warm-up", "0", "--seconds", "0", "--json"])
             .output()
             .expect("the binary can be run");
         let report: Value = serde_json::from_slice(&output.stdout)
