@@ -52,7 +52,7 @@ pub(super) fn fixed(
     let count = strings(&mut expr, &mut |_| ());
     let mut left: Vec<Range<usize>> = match count {
         ..=FEW => (0..count).rev().map(|at| at..at + 1).collect(),
-        _ => vec![0..count],
+        _ => std::iter::once(0..count).collect(),
     };
     let mut reads = 0;
     while !means_it(&expr, &elsewhere) {
