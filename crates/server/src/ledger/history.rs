@@ -382,7 +382,7 @@ impl HistoryWriter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use base::Nanos;
     use env::sim::{PowerCut, World};
     use governor::{LedgerRow, RollUp};
@@ -391,7 +391,8 @@ mod tests {
 
     const DAY: u32 = 20_000;
 
-    fn block(minute: u32, given: u64) -> RollUpBlock {
+    /// A row of one tenant in this minute.
+    pub(in crate::ledger) fn block(minute: u32, given: u64) -> RollUpBlock {
         block_of(TenantId(16), minute, given)
     }
 
@@ -416,7 +417,8 @@ mod tests {
         rollup.take_all()
     }
 
-    fn rows(history: &History, of: Option<TenantId>) -> Vec<(u32, u64)> {
+    /// The minutes that were written, and what was given in each.
+    pub(in crate::ledger) fn rows(history: &History, of: Option<TenantId>) -> Vec<(u32, u64)> {
         let mut rows = Vec::new();
         let mut note = |row: &RollUpRow| {
             rows.push((row.from.0, row.given));

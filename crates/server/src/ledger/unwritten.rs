@@ -68,44 +68,17 @@ impl Unwritten {
 mod tests {
     use std::path::Path;
 
-    use base::{Nanos, TenantId};
     use env::sim::{DiskFault, DiskOp, World};
-    use governor::{LedgerRow, Resource, Retention, RollUp};
+    use governor::Retention;
 
     use super::super::history::History;
+    use super::super::history::tests::{block, rows};
     use super::*;
 
     const FIRST: u32 = 20_000 * 24 * 60;
 
-    fn block(minute: u32, given: u64) -> RollUpBlock {
-        let row = LedgerRow {
-            tenant: TenantId(16),
-            resource: Resource::Cpu,
-            from: Nanos(0),
-            to: Nanos::from_secs(1),
-            promised: 10,
-            demanded: 10,
-            given,
-            missed: 0,
-            over: 0,
-            active: Nanos(5),
-            cause: None,
-            delays: None,
-            owed_micros: 0,
-        };
-        let mut rollup = RollUp::default();
-        rollup.add(&row, WallMinute(minute));
-        rollup.take_all()
-    }
-
     fn written(history: &History) -> Vec<(u32, u64)> {
-        let mut rows = Vec::new();
-        let mut note = |row: &governor::RollUpRow| {
-            rows.push((row.from.0 - FIRST, row.given));
-            true
-        };
-        history.each_row(None, &mut note).unwrap();
-        rows
+        rows(history, None).into_iter().map(|(minute, given)| (minute - FIRST, given)).collect()
     }
 
     #[test]
