@@ -5,7 +5,7 @@
 use base::{Severity, SqlError};
 
 use crate::frontend::Format;
-use crate::startup::CancelKey;
+use crate::startup::{CancelKey, PROTOCOL_VERSION};
 
 /// A column of a result, as RowDescription tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,8 @@ pub fn backend_key_data(out: &mut Vec<u8>, key: CancelKey) {
 /// NegotiateProtocolVersion: we speak 3.0 and know none of `unknown_options`.
 pub fn negotiate_protocol_version(out: &mut Vec<u8>, unknown_options: &[&str]) {
     message(out, b'v', |out| {
-        put_u32(out, 0);
+        // The whole version, as PostgreSQL says it: clients take a minor one alone for a version before 3.0.
+        put_u32(out, PROTOCOL_VERSION);
         put_u32(out, u32::try_from(unknown_options.len()).expect("few options"));
         for name in unknown_options {
             cstr(out, name);
@@ -347,5 +348,12 @@ mod tests {
         out.clear();
         report(&mut out, &error.with_severity(Severity::Notice));
         assert_eq!(out[0], b'N');
+    }
+
+    #[test]
+    fn the_version_that_is_spoken_is_told_whole() {
+        let mut out = Vec::new();
+        negotiate_protocol_version(&mut out, &["_pq_.a"]);
+        assert_eq!(out, b"v\0\0\0\x13\0\x03\0\0\0\0\0\x01_pq_.a\0");
     }
 }
