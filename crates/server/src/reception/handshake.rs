@@ -137,7 +137,8 @@ pub(super) async fn receive(reception: &Reception, stream: Stream) -> bool {
         Err(End::Quietly) => return false,
         Err(End::Told(error)) => error,
     };
-    tracing::info!(peer = %client.stream.peer(), %error, "a client was refused");
+    // As a text in quotes: it has names that a stranger chose.
+    tracing::info!(peer = %client.stream.peer(), error = ?error.to_string(), "a client was refused");
     backend::report(&mut client.output, &error.with_severity(base::Severity::Fatal));
     if client.flush().await.is_ok() {
         client.stream.finish().await;

@@ -159,7 +159,7 @@ async fn serve_noted(
     connection.greet();
     match connection.run().await {
         Err(End::Fatal(error)) => {
-            tracing::info!(tenant = connection.control.tenant.0, session = connection.control.id.0, %error, "session ended");
+            tracing::info!(tenant = connection.control.tenant.0, session = connection.control.id.0, error = ?error.to_string(), "session ended");
             connection.say_goodbye(error).await;
         }
         Ok(()) | Err(End::Gone) => {
