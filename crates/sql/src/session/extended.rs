@@ -137,9 +137,9 @@ impl Session {
         if prepared.plan.is_none() && super::planning::plannable(&statement).is_none() {
             return Ok(());
         }
-        let (declared, known) = (prepared.declared.clone(), prepared.plan.clone());
+        let (types, known) = (prepared.parameters().to_vec(), prepared.plan.clone());
         let told = prepared.fields().cloned();
-        let Some(mut planned) = self.planned(home, &statement, &declared, known.as_ref())? else {
+        let Some(mut planned) = self.planned(home, &statement, &types, known.as_ref())? else {
             return Ok(());
         };
         // The columns that a client was told, or could have been, are the statement's for good.

@@ -198,6 +198,39 @@ fn a_suspended_portal_gives_no_rows_in_a_failed_block_and_goes_on_once_that_is_m
 }
 
 #[test]
+fn parameters_keep_the_types_that_a_client_was_told() {
+    // Of timestamps, with zone or without.
+    let noon = ((8766 * 24 + 12) * 3_600_000_000_i64).to_be_bytes();
+    let (texts, binary) = ([&b"2024-01-01 12:00"[..], b"7"].map(Some), [&noon[..], &[0, 0, 0, 7]].map(Some));
+    // Its plan is made anew, after it was let go of, or with its text read again.
+    for let_go in ["", "DISCARD PLANS", "shed"] {
+        let (mut bench, mut one, _) = table();
+        bench.run(&mut one, "CREATE TABLE ev (at timestamp, n int); SET TimeZone = 'Europe/Berlin'");
+        let mut out = Answer::default();
+        let insert = "INSERT INTO ev VALUES ($1, $2)";
+        bench.turn(|home| one.parse(home, "p", insert, &[], &mut out)).unwrap();
+        bench.run(&mut one, &format!("PREPARE q AS {insert}"));
+        match let_go {
+            "shed" => assert!(one.statements.shed_named()),
+            let_go => drop(bench.run(&mut one, let_go)),
+        }
+        bench.run(&mut one, "ALTER TABLE ev ALTER at TYPE timestamptz, ALTER n TYPE bigint");
+        for (parameters, parameter_formats) in [(&texts, &[][..]), (&binary, &[1])] {
+            bench.turn(|home| {
+                let bind =
+                    Bind { portal: "", statement: "p", parameter_formats, parameters, result_formats: &[] };
+                one.bind(home, bind, &mut out).unwrap();
+                one.execute(home, "", None, &mut out).unwrap();
+                one.sync(home, &mut out).unwrap();
+            });
+        }
+        bench.run(&mut one, "EXECUTE q('2024-01-01 12:00', '7')");
+        let stored = "2024-01-01 12:00:00+01|7";
+        assert_eq!(bench.run(&mut one, "SELECT * FROM ev").lines(), [stored; 3], "{let_go}");
+    }
+}
+
+#[test]
 fn a_begin_that_fails_behind_other_statements_begins_nothing() {
     let (mut bench, mut one, _) = table();
     for modes in ["ISOLATION LEVEL SERIALIZABLE", "DEFERRABLE"] {

@@ -57,13 +57,19 @@ impl Prepared {
         planned.or_else(|| self.told.as_ref()?.fields.as_ref())
     }
 
-    /// The types of its parameters, as far as they are known.
+    /// The types of its parameters, as far as they are known: a client that was told them sends its values in their forms, whatever becomes of the
+    /// tables.
     pub(super) fn parameters(&self) -> &[PgType] {
         match (&self.plan, &self.told) {
             (Some(plan), _) => &plan.parameters,
             (None, Some(told)) => &told.parameters,
             (None, None) => &self.declared,
         }
+    }
+
+    /// What is known of it, to be kept without its plan.
+    fn as_told(&self) -> Told {
+        Told { parameters: self.parameters().to_vec(), fields: self.fields().cloned() }
     }
 
     /// Keeps its text alone, and what a client was told of it; true if that is less than before.
@@ -75,8 +81,7 @@ impl Prepared {
         if self.is_shed || self.from_sql || self.statement.is_none() || size >= self.size {
             return false;
         }
-        let told = Told { parameters: self.parameters().to_vec(), fields: self.fields().cloned() };
-        (self.statement, self.plan, self.told) = (None, None, Some(told));
+        (self.told, self.statement, self.plan) = (Some(self.as_told()), None, None);
         (self.size, self.is_shed) = (size, true);
         true
     }
@@ -152,9 +157,10 @@ impl Statements {
         if unnamed.is_shed || !unnamed.was_bound || unnamed.plan.as_ref().is_none_or(has_columns) {
             return;
         }
-        let before = std::mem::replace(&mut unnamed.size, unnamed.sql.len());
-        (unnamed.statement, unnamed.plan, unnamed.is_shed) = (None, None, true);
-        let now = unnamed.size;
+        let now = unnamed.sql.len() + unnamed.parameters().len() * PARAMETER_SIZE;
+        let before = std::mem::replace(&mut unnamed.size, now);
+        (unnamed.told, unnamed.statement, unnamed.plan) = (Some(unnamed.as_told()), None, None);
+        unnamed.is_shed = true;
         self.count_off("", before);
         self.count("", now);
     }
@@ -224,7 +230,9 @@ impl Statements {
     }
 
     pub(super) fn forget_plans(&mut self) {
-        self.by_name.values_mut().for_each(|prepared| prepared.plan = None);
+        for prepared in self.by_name.values_mut().filter(|prepared| prepared.plan.is_some()) {
+            (prepared.told, prepared.plan) = (Some(prepared.as_told()), None);
+        }
     }
 }
 

@@ -271,7 +271,7 @@ impl Session {
     ) -> Result<Called, Pause> {
         self.read_again(&name)?;
         let prepared = &self.statements[&name];
-        let (statement, declared) = (prepared.statement.clone(), prepared.declared.clone());
+        let (statement, types) = (prepared.statement.clone(), prepared.parameters().to_vec());
         let known = prepared.plan.clone();
         let before = prepared.fields().cloned();
         let sql = Arc::clone(&prepared.sql);
@@ -279,7 +279,7 @@ impl Session {
         // While its rows are on their way the statement keeps the plan they come from, whatever the catalog is now.
         let planned = match known {
             Some(known) if self.analytic.is_streaming() => Some(known),
-            known => self.planned(home, &statement, &declared, known.as_ref())?,
+            known => self.planned(home, &statement, &types, known.as_ref())?,
         };
         let Some(planned) = planned else {
             return Err(SqlError::unsupported("EXECUTE of a statement that is not a query or DML").into());
