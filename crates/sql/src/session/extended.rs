@@ -427,9 +427,10 @@ impl Session {
             self.count_end(Outcome::Part);
             return Ok(Executed::Complete);
         }
-        // A plan bound before the catalog changed is bound again, unless its rows are on their way; the parameters keep their types.
+        // A plan bound before the catalog changed is bound again, unless its rows are on their way, or here; the parameters keep their types.
         if let Some(known) = &portal.plan
             && !self.analytic.is_streaming()
+            && !matches!(portal.rows, PortalRows::Kept(_))
             && !self.plan_holds(home, known)
         {
             let renewed = self.bound_again(home, &statement, known);

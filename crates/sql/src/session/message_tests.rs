@@ -231,6 +231,22 @@ fn parameters_keep_the_types_that_a_client_was_told() {
 }
 
 #[test]
+fn a_suspended_portal_gives_the_rows_that_it_began_with_whatever_its_names_mean_by_now() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "CREATE SCHEMA s; CREATE TABLE s.t (other int)");
+    bench.run(&mut one, "INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three'); BEGIN");
+    let mut out = Answer::default();
+    bench.turn(|home| bind(home, &mut one, "SELECT * FROM t ORDER BY id", &mut out));
+    for change in ["SET search_path = s", "SET search_path = nowhere", "DROP TABLE s.t"] {
+        bench.turn(|home| one.execute(home, "p", Some(1), &mut out)).unwrap();
+        bench.run(&mut one, change);
+    }
+    bench.turn(|home| one.execute(home, "p", Some(1), &mut out)).unwrap();
+    assert_eq!(out.lines(), ["1|one", "2|two", "3|three"]);
+    bench.run(&mut one, "ROLLBACK");
+}
+
+#[test]
 fn a_begin_that_fails_behind_other_statements_begins_nothing() {
     let (mut bench, mut one, _) = table();
     for modes in ["ISOLATION LEVEL SERIALIZABLE", "DEFERRABLE"] {
