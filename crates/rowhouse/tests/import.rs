@@ -325,6 +325,23 @@ fn a_database_in_another_encoding_is_imported() {
     assert_eq!(ours(&server, "INSERT INTO \"Maße\" DEFAULT VALUES; TABLE \"Maße\"").trim(), "groß\ngroß");
 }
 
+/// PostgreSQL 17's begins with the first of these settings.
+#[test]
+fn a_newer_pg_dump_may_set_what_a_tenant_does_not_know() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&["-c", "CREATE TABLE t (a int); INSERT INTO t VALUES (1)"]);
+    let (pg_dump, program) = (tool("pg_dump"), postgres.file("pg_dump"));
+    let script = format!(
+        "#!/bin/sh\necho 'SET transaction_timeout = 0; SET setting_of_tomorrow = on;'\nexec {} \"$@\"",
+        pg_dump.get_program().display()
+    );
+    std::fs::write(&program, script).expect("written");
+    check_output(Command::new("chmod").arg("+x").arg(&program));
+    let output = import_from(&postgres.url(), &server, &program, &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(ours(&server, "SET transaction_timeout = 0; TABLE t").trim(), "1");
+}
+
 #[test]
 fn without_pg_dump_the_user_is_told_what_to_install() {
     let (postgres, server) = (Postgres::start(), Server::with_acme());

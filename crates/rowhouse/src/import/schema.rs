@@ -55,6 +55,9 @@ impl Schema {
                     Err(error) if error.as_db_error().is_some() => {
                         target.batch_execute("ROLLBACK TO SAVEPOINT rehearsal").await?;
                         let state = error.code().expect("the server said it");
+                        if is_unknown_setting(&statement, state) {
+                            continue;
+                        }
                         let left_out = *state == SqlState::FEATURE_NOT_SUPPORTED
                             || is_unread_rule(&statement, state)
                             || !skipped.is_empty() && tells_of_something_missing(state);
@@ -94,6 +97,11 @@ impl Schema {
     pub(super) async fn after_data(&self, target: &Client, bar: &ProgressBar) -> Result<(), Error> {
         run(target, &self.after, bar).await
     }
+}
+
+/// A newer `pg_dump` begins with settings of its time, which are of its session and not of the schema.
+fn is_unknown_setting(statement: &str, state: &SqlState) -> bool {
+    statement.starts_with("SET ") && *state == SqlState::UNDEFINED_OBJECT
 }
 
 /// The tenant has no rules, and cuts one of several actions at their semicolons before it could say so.

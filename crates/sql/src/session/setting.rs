@@ -130,6 +130,7 @@ settings! {
     transaction_deferrable = of_transaction(def("transaction_deferrable", "off", Kind::Bool, "Has no effect: any snapshot is a safe one."));
     transaction_isolation = of_transaction(def("transaction_isolation", "read committed", ISOLATION, "Isolation of this transaction."));
     transaction_read_only = of_transaction(def("transaction_read_only", "off", Kind::Bool, "Whether this transaction may not write."));
+    transaction_timeout = def("transaction_timeout", "0", Kind::Integer(0, 0), "Must be 0: transactions have no time of their own.");
     work_mem = def("work_mem", "4MB", Kind::Text, "Has no effect: work memory is granted by the tenant's promise.");
     xmloption = def("xmloption", "content", Kind::OneOf(&["content", "document"]), "Has no effect: there is no XML.");
 }
