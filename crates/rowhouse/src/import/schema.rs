@@ -177,7 +177,7 @@ fn dump_section(args: &Args, from: &Target, snapshot: &str, section: &str) -> Re
         // A quoted name is no pattern.
         command.arg("--schema").arg(crate::backup::quoted(schema));
     }
-    for name in ["PGHOST", "PGSERVICE", "PGOPTIONS"] {
+    for name in ["PGHOST", "PGHOSTADDR", "PGSERVICE", "PGOPTIONS"] {
         command.env_remove(name);
     }
     command.envs(from.libpq_variables());
