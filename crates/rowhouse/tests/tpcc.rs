@@ -10,6 +10,10 @@ use common::postgres::Postgres;
 use common::{Server, connect, run};
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};
+use workloads::load::{Transactor, is_retryable};
+use workloads::target::Target;
+use workloads::tpcc::{Scale, Tpcc};
+use workloads::workload::Workload as _;
 
 /// The numbers that a scale stands for. In queries their names stand for them, in capitals.
 #[derive(Clone, Copy)]
@@ -563,4 +567,40 @@ fn transactions_leave_what_the_specification_says_here_and_on_postgresql() {
     let (postgres, server) = (Postgres::start(), Server::with_acme());
     check_effects(&postgres.url(), true);
     check_effects(&server.url("acme", "acme"), false);
+}
+
+/// Each district's part is a transaction of its own.
+#[test]
+fn a_delivery_that_is_tried_again_delivers_no_district_twice() {
+    const DELIVERY: usize = 3;
+    let server = Server::with_acme();
+    run(async {
+        let tpcc = Tpcc { scale: Scale::new(1, 0.01).expect("a scale"), foreign_keys: false };
+        let owner = server.owner("acme").await;
+        workloads::run::load(&tpcc, &owner, 1, &mut |_, _| {}).await.expect("it is loaded");
+        let isolation = "ALTER ROLE acme SET default_transaction_isolation = 'repeatable read'";
+        owner.batch_execute(isolation).await.expect("it is set");
+        let target = Target::new(&server.url("acme", "acme"), None).expect("a URL");
+        let connection = target.open(0).await.expect("a terminal connects");
+        let mut terminal = tpcc.client(connection, 1, 0).await.expect("its statements are prepared");
+        while Transactor::choose(&mut terminal) != DELIVERY {}
+        let undelivered = "SELECT count(*) FROM new_order";
+        let before = number(&owner, undelivered).await;
+        // Somebody else delivers the fifth district while it waits for that.
+        let oldest = "(SELECT min(no_o_id) FROM new_order WHERE no_d_id = 5)";
+        let delete = format!("BEGIN; DELETE FROM new_order WHERE no_d_id = 5 AND no_o_id = {oldest}");
+        let other = server.owner("acme").await;
+        other.batch_execute(&delete).await.expect("it is there");
+        let commit = async {
+            while number(&owner, "SELECT count(*) FROM pg_locks WHERE NOT granted").await == 0.0 {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            other.batch_execute("COMMIT").await.expect("it is delivered");
+        };
+        let (outcome, ()) = tokio::join!(Transactor::run(&mut terminal, DELIVERY), commit);
+        let conflict = outcome.expect_err("its snapshot is older");
+        assert!(is_retryable(&conflict), "{conflict}");
+        Transactor::run(&mut terminal, DELIVERY).await.expect("nobody is in its way");
+        assert_eq!(before - number(&owner, undelivered).await, 11.0);
+    });
 }

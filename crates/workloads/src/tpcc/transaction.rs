@@ -23,6 +23,8 @@ pub struct Terminal {
     inputs: Inputs,
     /// That of the transaction under way, so that a retry asks for the same again.
     input: Option<Input>,
+    /// Districts that the Delivery under way is through with: a retry goes on behind them.
+    delivered: i32,
 }
 
 /// `numeric(…,2)` from whole cents.
@@ -32,13 +34,13 @@ fn money(cents: u32) -> Decimal {
 
 impl Terminal {
     pub(super) fn new(connection: Connection, statements: Statements, inputs: Inputs) -> Terminal {
-        Terminal { connection, statements, inputs, input: None }
+        Terminal { connection, statements, inputs, input: None, delivered: 0 }
     }
 
     /// Draws the next transaction and its input.
     pub(super) fn choose(&mut self) -> usize {
         let (kind, input) = self.inputs.choose();
-        self.input = Some(input);
+        (self.input, self.delivered) = (Some(input), 0);
         kind
     }
 
@@ -59,11 +61,12 @@ impl Terminal {
             Input::OrderStatus { district, who } => order_status(c, s, warehouse, district, who).await,
             Input::Delivery { carrier } => {
                 let mut outcome = Ok(Outcome::Committed);
-                for district in 1..=districts {
-                    if let Err(error) = deliver_district(c, s, warehouse, district, carrier).await {
+                while self.delivered < districts {
+                    if let Err(error) = deliver_district(c, s, warehouse, self.delivered + 1, carrier).await {
                         outcome = Err(error);
                         break;
                     }
+                    self.delivered += 1;
                 }
                 outcome
             }
