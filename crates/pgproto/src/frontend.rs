@@ -158,6 +158,10 @@ impl<'a> Parameters<'a> {
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
+    /// Bytes of all of them and of their lengths.
+    pub fn encoded_len(&self) -> usize {
+        self.encoded.len()
+    }
     /// The values in order; `None` is NULL.
     pub fn iter(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
         let mut reader = Reader::new(self.encoded);

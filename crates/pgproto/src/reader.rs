@@ -1,5 +1,7 @@
 //! Reads the fields of one message body; every read is checked against what is left.
 
+use std::ffi::CStr;
+
 use base::{SqlError, SqlResult, SqlState};
 
 /// The unread rest of a message body.
@@ -41,10 +43,11 @@ impl<'a> Reader<'a> {
 
     /// The bytes up to the next NUL, which is consumed too.
     pub(crate) fn c_bytes(&mut self) -> SqlResult<&'a [u8]> {
-        let end =
-            self.rest.iter().position(|&b| b == 0).ok_or_else(|| violation("invalid string in message"))?;
-        let text = &self.rest[..end];
-        self.rest = &self.rest[end + 1..];
+        // Looks at many bytes at a time: a Query may be long.
+        let text =
+            CStr::from_bytes_until_nul(self.rest).map_err(|_| violation("invalid string in message"))?;
+        let text = text.to_bytes();
+        self.rest = &self.rest[text.len() + 1..];
         Ok(text)
     }
 

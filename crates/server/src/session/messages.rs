@@ -15,6 +15,9 @@ use super::output::Output;
 /// A query that makes a debug build panic within its turn of the tenant's home.
 const PANIC_IN_QUERY: &str = "SELECT 'panic in this query, in a debug build'";
 
+/// Bytes of a COPY's data from which on they may be more rows than are stored at once.
+const LONG_DATA_MIN: usize = 256;
+
 /// What is left of a message after a call.
 pub(super) enum Left {
     Nothing,
@@ -83,23 +86,24 @@ impl Connection {
             }
             Frontend::Parse(parse) => {
                 let oids: SmallVec<[u32; 16]> = parse.parameter_oids.iter().collect();
-                let read = |session: &mut Session, home: &mut Home<'_>, out: &mut Output| {
+                // A short text may be the name of a long view.
+                let outcome = self.long_turn(|session, home, out| {
                     session.parse(home, parse.statement, parse.query, &oids, out)
-                };
-                if parse.query.len() < LONG_TEXT_MIN {
-                    self.called(message, read)?
-                } else {
-                    let outcome = self.long_turn(read).await?;
-                    self.told_of(message, outcome)
+                });
+                outcome.await.map(|outcome| self.told_of(message, outcome))?
+            }
+            Frontend::Bind(bind) => match self.bind_soon(message, bind)? {
+                Some(called) => called,
+                // What it keeps meanwhile is not in every session's task.
+                None => Box::pin(self.bind_at_length(message, bind)).await?,
+            },
+            Frontend::Describe(target) => match self.describe_soon(message, *target)? {
+                Some(called) => called,
+                None => {
+                    let outcome = self.long_turn(|session, home, out| describe(session, home, *target, out));
+                    outcome.await.map(|outcome| self.told_of(message, outcome))?
                 }
-            }
-            Frontend::Bind(bind) => self.bind(message, bind)?,
-            Frontend::Describe(Target::Statement(name)) => {
-                self.called(message, |session, home, out| session.describe_statement(home, name, out))?
-            }
-            Frontend::Describe(Target::Portal(name)) => {
-                self.called(message, |session, home, out| session.describe_portal(home, name, out))?
-            }
+            },
             Frontend::Execute(execute) => {
                 self.stopwatch.executes(first);
                 let outcome = self.long_turn(|session, home, out| {
@@ -121,7 +125,7 @@ impl Connection {
             Frontend::CopyData(data) => {
                 // The session keeps what it was given: after a pause it goes on with that.
                 let data = if first { data } else { &[][..] };
-                if first && data.len() < LONG_TEXT_MIN {
+                if first && data.len() < LONG_DATA_MIN {
                     self.called(message, |session, home, _| session.copy_data(home, data))?
                 } else {
                     let outcome = self.long_turn(|session, home, _| session.copy_data(home, data)).await?;
@@ -246,19 +250,39 @@ impl Connection {
         }
     }
 
-    fn bind(&mut self, message: &Frontend<'_>, bind: &Bind<'_>) -> Result<Called<()>, End> {
-        let parameter_formats: SmallVec<[i16; 16]> =
-            bind.parameter_formats.iter().map(|f| f.code()).collect();
-        let result_formats: SmallVec<[i16; 16]> = bind.result_formats.iter().map(|f| f.code()).collect();
-        let parameters: SmallVec<[Option<&[u8]>; 16]> = bind.parameters.iter().collect();
-        let request = sql::session::Bind {
-            portal: bind.portal,
-            statement: bind.statement,
-            parameter_formats: &parameter_formats,
-            parameters: &parameters,
-            result_formats: &result_formats,
-        };
-        self.called(message, |session, home, out| session.bind(home, request, out))
+    /// A Bind of little, whose statement is planned; `None` for another one.
+    fn bind_soon(&mut self, message: &Frontend<'_>, bind: &Bind<'_>) -> Result<Option<Called<()>>, End> {
+        if bind.parameters.encoded_len() >= LONG_TEXT_MIN {
+            return Ok(None);
+        }
+        let values = BindValues::of(bind);
+        let called = self.called(message, |session, home, out| {
+            let is_soon = session.is_planned(home, bind.statement);
+            if is_soon { session.bind(home, values.request(bind), out).map(Some) } else { Ok(None) }
+        })?;
+        Ok(done_soon(called))
+    }
+
+    async fn bind_at_length(&mut self, message: &Frontend<'_>, bind: &Bind<'_>) -> Result<Called<()>, End> {
+        let values = BindValues::of(bind);
+        let outcome = self.long_turn(|session, home, out| session.bind(home, values.request(bind), out));
+        outcome.await.map(|outcome| self.told_of(message, outcome))
+    }
+
+    /// A Describe of what is planned; `None` for another one.
+    fn describe_soon(
+        &mut self,
+        message: &Frontend<'_>,
+        target: Target<'_>,
+    ) -> Result<Option<Called<()>>, End> {
+        let called = self.called(message, |session, home, out| {
+            let is_soon = match target {
+                Target::Statement(name) => session.is_planned(home, name),
+                Target::Portal(name) => session.is_described(name),
+            };
+            if is_soon { describe(session, home, target, out).map(Some) } else { Ok(None) }
+        })?;
+        Ok(done_soon(called))
     }
 
     /// A message broke a running COPY FROM STDIN.
@@ -274,5 +298,54 @@ impl Connection {
         if let Some(via) = self.conversation.copy_in_ended() {
             self.report(error, via);
         }
+    }
+}
+
+/// Parts of a Bind as a session takes them.
+struct BindValues<'a> {
+    parameter_formats: SmallVec<[i16; 16]>,
+    parameters: SmallVec<[Option<&'a [u8]>; 16]>,
+    result_formats: SmallVec<[i16; 16]>,
+}
+
+impl<'a> BindValues<'a> {
+    fn of(bind: &Bind<'a>) -> BindValues<'a> {
+        BindValues {
+            parameter_formats: bind.parameter_formats.iter().map(|format| format.code()).collect(),
+            parameters: bind.parameters.iter().collect(),
+            result_formats: bind.result_formats.iter().map(|format| format.code()).collect(),
+        }
+    }
+
+    fn request<'b>(&'b self, bind: &Bind<'b>) -> sql::session::Bind<'b> {
+        sql::session::Bind {
+            portal: bind.portal,
+            statement: bind.statement,
+            parameter_formats: &self.parameter_formats,
+            parameters: &self.parameters,
+            result_formats: &self.result_formats,
+        }
+    }
+}
+
+fn describe(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    target: Target<'_>,
+    out: &mut Output,
+) -> Result<(), Pause> {
+    match target {
+        Target::Statement(name) => session.describe_statement(home, name, out),
+        Target::Portal(name) => session.describe_portal(home, name, out),
+    }
+}
+
+/// A call that was made only if it was known to be short: `None` if it was not.
+fn done_soon(called: Called<Option<()>>) -> Option<Called<()>> {
+    match called {
+        Ok(Some(None)) => None,
+        Ok(Some(Some(()))) => Some(Ok(Some(()))),
+        Ok(None) => Some(Ok(None)),
+        Err(pause) => Some(Err(pause)),
     }
 }

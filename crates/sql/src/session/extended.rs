@@ -10,7 +10,7 @@ use types::{PgType, row_memory};
 use super::analytic::AnalyticState;
 use super::counting::{Outcome, StatementText};
 use super::kept_rows::{Giving, KeptRows};
-use super::planning::runs_by_plan;
+use super::planning::{plannable, runs_by_plan};
 use super::prepared::{
     COUNTED_MIN, PARAMETER_SIZE, Planned, Portal, PortalRows, Prepared, changed_result, read_parameters,
 };
@@ -134,7 +134,7 @@ impl Session {
             return Ok(());
         }
         let prepared = &self.statements[name];
-        if prepared.plan.is_none() && super::planning::plannable(&statement).is_none() {
+        if prepared.plan.is_none() && plannable(&statement).is_none() {
             return Ok(());
         }
         let (types, known) = (prepared.parameters().to_vec(), prepared.plan.clone());
@@ -236,8 +236,9 @@ impl Session {
         }
         let prepared = &self.statements[bind.statement];
         let types = prepared.plan.as_ref().map_or(&[][..], |plan| &plan.parameters);
-        let name = bind.statement;
-        let parameters = read_parameters(name, bind.parameters, bind.parameter_formats, types, &self.format)?;
+        let (name, values, formats_of) = (bind.statement, bind.parameters, bind.parameter_formats);
+        let is_to_end = || self.start.host.is_to_end(&self.underway());
+        let parameters = read_parameters(name, values, formats_of, types, &self.format, &is_to_end)?;
         let (sql, statement) = (Arc::clone(&prepared.sql), prepared.statement.clone());
         let (plan, size) = (prepared.plan.clone(), prepared.size);
         let kept = if bind.portal.is_empty() {
@@ -266,6 +267,22 @@ impl Session {
             number: 0,
             kept,
         })
+    }
+
+    /// Whether a statement has a plan that holds now, or needs none: to bind or describe it takes microseconds.
+    pub fn is_planned(&self, home: &Home<'_>, name: &str) -> bool {
+        let Some(prepared) = self.statements.get(name) else { return true };
+        match (&prepared.plan, prepared.statement.as_deref()) {
+            (Some(plan), _) => plan.is_described() && self.plan_holds(home, plan),
+            (None, Some(statement)) => plannable(statement).is_none(),
+            (None, None) => !prepared.is_shed,
+        }
+    }
+
+    /// Whether a portal's columns are known, if it has any.
+    pub fn is_described(&self, portal: &str) -> bool {
+        let plan = self.portals.get(portal).and_then(|portal| portal.plan.as_ref());
+        plan.is_none_or(|plan| plan.fields.is_some())
     }
 
     /// Describe of a prepared statement: ParameterDescription, then RowDescription or NoData.

@@ -10,6 +10,8 @@ use super::stand_in::{Answer, LoneHost};
 use super::testing::{Bench, OwnAnswers};
 use super::{Bind, Executed, Home, Pause, Session, Underway};
 
+const BIND: Bind<'static> =
+    Bind { portal: "", statement: "", parameter_formats: &[], parameters: &[], result_formats: &[] };
 const INSERT: &str = "INSERT INTO t VALUES (1, 'other')";
 
 fn table() -> (Bench, Session, Session) {
@@ -505,6 +507,56 @@ fn many_constants_and_many_long_calls_in_a_row_are_looked_at_between_them() {
             assert!(matches!(bench.try_run(&mut session, &sql), Err(Pause::Yield)), "{one}");
         }
     }
+}
+
+#[test]
+fn parameters_that_are_many_or_long_are_looked_at_between_them() {
+    let host = |yes_at| AskedHost { lone: LoneHost(World::new(7).env()), asked: AtomicUsize::new(0), yes_at };
+    let long = "7".repeat(1 << 10);
+    for (count, value) in [(30_000, "7"), (200, &*long)] {
+        let (mut bench, _, _) = table();
+        for yes_at in [usize::MAX, 5] {
+            let host = Arc::new(host(yes_at));
+            let mut session = bench.session_from(host.clone());
+            let mut out = Answer::default();
+            let oids = vec![1700; count];
+            bench.turn(|home| session.parse(home, "", "SELECT 1", &oids, &mut out)).unwrap();
+            host.asked.store(0, Ordering::Relaxed);
+            let parameters = vec![Some(value.as_bytes()); count];
+            let bind = Bind { parameters: &parameters, ..BIND };
+            let bound = bench.turn(|home| session.bind(home, bind, &mut out));
+            let asked = host.asked.load(Ordering::Relaxed);
+            if yes_at == 5 {
+                assert!(matches!(bound, Err(Pause::Yield)) && asked == 5, "{asked}");
+                bench.turn(|home| session.bind(home, bind, &mut out)).unwrap();
+            } else {
+                bound.unwrap();
+                assert!((12..500).contains(&asked), "{asked}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_statement_is_known_to_be_planned_until_the_catalog_changes() {
+    let (mut bench, mut one, _) = table();
+    let mut out = Answer::default();
+    let is_planned =
+        |bench: &mut Bench, one: &Session, name: &str| bench.turn(|home| one.is_planned(home, name));
+    for (name, sql) in [("", "BEGIN"), ("p", "SELECT id FROM t WHERE id = $1"), ("empty", "")] {
+        bench.turn(|home| one.parse(home, name, sql, &[], &mut out)).unwrap();
+        assert!(is_planned(&mut bench, &one, name), "{sql}");
+    }
+    assert!(is_planned(&mut bench, &one, "nothing has this name"));
+    bench.run(&mut one, "CREATE TABLE other (id int)");
+    assert!(!is_planned(&mut bench, &one, "p"));
+    let parameters = [Some(&b"7"[..])];
+    let bind = Bind { portal: "c", statement: "p", parameters: &parameters, ..BIND };
+    bench.turn(|home| one.bind(home, bind, &mut out)).unwrap();
+    assert!(is_planned(&mut bench, &one, "p") && one.is_described("c"));
+    bench.turn(|home| one.bind(home, Bind { statement: "empty", ..BIND }, &mut out)).unwrap();
+    assert!(one.statements.shed_named());
+    assert!(!is_planned(&mut bench, &one, "p") && is_planned(&mut bench, &one, "empty"));
 }
 
 #[test]

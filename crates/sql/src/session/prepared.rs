@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use sqlparser::ast;
 use types::{Datum, FormatContext, PgType};
 
+use super::Pause;
 use super::counting::StatementText;
 use super::kept_rows::KeptRows;
 use super::planning::runs_by_plan;
@@ -369,17 +370,23 @@ pub(super) fn fields_of(output: &[OutputColumn]) -> Arc<[Field]> {
         .collect()
 }
 
-/// Reads a Bind message's parameters.
+/// Bytes of parameters, or so many parts of them, between two looks whether the statement is to end.
+const PARAMETERS_LOOK: usize = 16 << 10;
+/// What a parameter counts for whatever its length.
+const PARAMETER_COST: usize = 64;
+
+/// Reads a Bind message's parameters. Asks `is_to_end` where they are long or many.
 ///
 /// # Errors
-/// 08P01 for a wrong number of them; what the types' input functions say.
+/// 08P01 for a wrong number of them; what the types' input functions say. A pause if it is to end.
 pub(super) fn read_parameters(
     name: &str,
     values: &[Option<&[u8]>],
     codes: &[i16],
     types: &[PgType],
     context: &FormatContext,
-) -> SqlResult<Parameters> {
+    is_to_end: &dyn Fn() -> bool,
+) -> Result<Parameters, Pause> {
     if values.len() != types.len() {
         return Err(SqlError::new(
             SqlState::PROTOCOL_VIOLATION,
@@ -388,18 +395,27 @@ pub(super) fn read_parameters(
                 values.len(),
                 types.len()
             ),
-        ));
+        )
+        .into());
     }
     if codes.len() > 1 && codes.len() != values.len() {
         return Err(SqlError::new(
             SqlState::PROTOCOL_VIOLATION,
             format!("bind message has {} parameter formats but {} parameters", codes.len(), values.len()),
-        ));
+        )
+        .into());
     }
     let code =
         |index: usize| if codes.len() == 1 { codes[0] } else { codes.get(index).copied().unwrap_or(0) };
-    let (mut parameters, mut grown) = (Parameters::with_capacity(values.len()), 0);
+    let (mut parameters, mut grown, mut unasked) = (Parameters::with_capacity(values.len()), 0, 0);
     for (index, (value, ty)) in values.iter().zip(types).enumerate() {
+        unasked += PARAMETER_COST + value.map_or(0, <[u8]>::len);
+        if unasked > PARAMETERS_LOOK {
+            unasked = 0;
+            if is_to_end() {
+                return Err(Pause::Yield);
+            }
+        }
         let Some(bytes) = value else {
             parameters.push(Datum::Null);
             continue;
@@ -408,7 +424,7 @@ pub(super) fn read_parameters(
         grown += value.heap_bytes().saturating_sub(GROWTH_FREE * bytes.len());
         if grown > GROWN_MAX {
             let message = "parameters take too much more memory than they were sent as";
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).into());
         }
         parameters.push(value);
     }
