@@ -272,6 +272,16 @@ fn a_begin_that_fails_behind_other_statements_begins_nothing() {
 }
 
 #[test]
+fn a_table_is_locked_for_the_rest_of_its_query() {
+    let (mut bench, mut one, mut other) = table();
+    bench.run(&mut one, "LOCK TABLE t; INSERT INTO t VALUES (1, 'one')");
+    assert_eq!(bench.fail(&mut one, "LOCK TABLE t").state(), SqlState::NO_ACTIVE_SQL_TRANSACTION);
+    bench.run(&mut other, "BEGIN; LOCK TABLE t");
+    let waits = bench.try_run(&mut one, "SELECT 1; LOCK TABLE t; INSERT INTO t VALUES (2, 'two')");
+    assert!(matches!(waits, Err(Pause::Lock(_))));
+}
+
+#[test]
 fn rows_of_a_binary_cursor_have_the_form_that_a_bind_wants() {
     let (mut bench, mut one, _) = table();
     bench.run(&mut one, "BEGIN; DECLARE c BINARY CURSOR FOR SELECT * FROM (VALUES (7), (8), (9)) v");

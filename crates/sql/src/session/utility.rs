@@ -163,7 +163,7 @@ impl Session {
                 Ok("CHECKPOINT".into())
             }
             Utility::Unlisten => Ok("UNLISTEN".into()),
-            Utility::LockTable { tables, mode, nowait } => self.lock_tables(home, tables, mode, *nowait),
+            Utility::LockTable { tables, mode, nowait } => self.lock_tables(home, tables, mode, *nowait, run),
             Utility::Rename { kind, name, to, if_exists } => {
                 ddl::rename(self, home, *kind, name, to, *if_exists, out)
             }
@@ -197,8 +197,9 @@ impl Session {
         tables: &[Vec<String>],
         mode: &str,
         nowait: bool,
+        run: &Run<'_>,
     ) -> Result<String, Pause> {
-        if !self.transaction.is_block() {
+        if !self.in_larger_transaction(run) {
             let message = "LOCK TABLE can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
         }
@@ -232,7 +233,7 @@ impl Session {
                 return Err(denied("table", name).into());
             }
             // Not by a view, which would take the transaction's snapshot before the lock is there.
-            let open = self.transaction.open().expect("it stands in a block");
+            let open = self.transaction.open().expect("a statement runs in a transaction");
             let locked = home.tenant.lock_table(&mut open.txn, oid, mode, policy);
             locked.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))?;
         }
