@@ -272,6 +272,20 @@ fn a_begin_that_fails_behind_other_statements_begins_nothing() {
 }
 
 #[test]
+fn a_begin_within_a_block_says_what_the_block_is() {
+    let (mut bench, mut one, _) = table();
+    let told = bench.run(&mut one, "BEGIN; BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY");
+    assert_eq!(told.notices(), ["there is already a transaction in progress"]);
+    assert_eq!(bench.run(&mut one, "SHOW transaction_isolation").lines(), ["serializable"]);
+    assert_eq!(bench.fail(&mut one, INSERT).state(), SqlState::READ_ONLY_SQL_TRANSACTION);
+    bench.run(&mut one, "ROLLBACK; BEGIN; SELECT 1; BEGIN");
+    let error = bench.fail(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    assert_eq!(error.state(), SqlState::ACTIVE_SQL_TRANSACTION);
+    assert_eq!(one.transaction_status(), b'E');
+    bench.run(&mut one, "ROLLBACK");
+}
+
+#[test]
 fn a_table_is_locked_for_the_rest_of_its_query() {
     let (mut bench, mut one, mut other) = table();
     bench.run(&mut one, "LOCK TABLE t; INSERT INTO t VALUES (1, 'one')");

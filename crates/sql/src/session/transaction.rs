@@ -427,6 +427,8 @@ impl Session {
                 self.transaction = block;
                 let message = "there is already a transaction in progress";
                 self.notice(&warning(SqlState::ACTIVE_SQL_TRANSACTION, message), out);
+                // What it says of one holds for that.
+                self.set_transaction(modes)?;
             }
         }
         Ok(())
