@@ -226,6 +226,23 @@ fn an_idle_transaction_over_its_time_ends_the_session() {
 }
 
 #[test]
+fn a_message_that_comes_byte_by_byte_does_not_keep_an_idle_transaction() {
+    let server = TestServer::start();
+    let mut client = server.admin("rowhouse");
+    client.ok("SET idle_in_transaction_session_timeout = 1000");
+    client.ok("BEGIN");
+    let mut message = Vec::new();
+    client::query(&mut message, "SELECT 'more than is sent in three seconds'");
+    for byte in message[..30].chunks(1) {
+        client.send(byte);
+        std::thread::park_timeout(std::time::Duration::from_millis(100));
+    }
+    client.send(&message[30..]);
+    let error = client.answer().error.expect("told");
+    assert_eq!(error.state, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);
+}
+
+#[test]
 fn a_terminated_session_is_told_and_ends() {
     let server = TestServer::start();
     let mut victim = server.admin("rowhouse");

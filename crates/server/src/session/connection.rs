@@ -76,6 +76,8 @@ pub(super) struct Connection {
     pub(super) flush_wanted: bool,
     /// The client was told that its session is ready, and has sent nothing since that a cancellation could be of.
     pub(super) is_ready: bool,
+    /// Since when a whole message is waited for, if one is.
+    waits_since: Option<base::Nanos>,
     /// How long its statements take.
     pub(super) stopwatch: Stopwatch,
     /// What its task takes.
@@ -153,6 +155,7 @@ async fn serve_noted(
         restoring: None,
         flush_wanted: true,
         is_ready: true,
+        waits_since: None,
         stopwatch: Stopwatch::default(),
         used,
     };
@@ -221,6 +224,9 @@ impl Connection {
                 if self.output.len() > OUTPUT_LEN_MAX {
                     self.flush().await?;
                 }
+            }
+            if at > 0 {
+                self.waits_since = None;
             }
             let early = self.keep_rest(input, at);
             if self.flush_wanted {
@@ -298,9 +304,11 @@ impl Connection {
         let timeouts = self.session.timeouts();
         let in_transaction = self.session.transaction_status() != b'I';
         let limit = if in_transaction { timeouts.idle_in_transaction } else { timeouts.idle };
-        let deadline = limit.map(|limit| env::now() + limit);
-        let input = std::mem::take(&mut self.input);
         let began = env::now();
+        // Who sends a message byte by byte is idle all the same.
+        let since = *self.waits_since.get_or_insert(began);
+        let deadline = limit.map(|limit| since + limit);
+        let input = std::mem::take(&mut self.input);
         let receiving = self.stream.recv(input);
         let received = if self.is_ready {
             self.control.race_idle(deadline, receiving).await
