@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use base::SqlState;
+use env::Env;
 use pgproto::client;
 use support::{TestServer, tcp};
 
@@ -543,6 +544,41 @@ fn a_copy_takes_rows_and_the_script_goes_on_after_it() {
     let mut other = server.connect("acme", "acme", "pw").unwrap();
     let ids = other.ok("SELECT id FROM t ORDER BY id");
     assert_eq!(ids, [1, 2, 3, 4].map(|id| vec![Some(id.to_string())]));
+}
+
+#[test]
+fn who_sends_faster_than_it_is_stored_keeps_no_other_tenant_waiting() {
+    // What is there is received without a wait.
+    let server = TestServer::in_env(&Env::real_on_epoll(), |config| config.workers = Some(1));
+    server.create_tenant("acme");
+    server.create_tenant("other");
+    let mut copying = server.connect("acme", "acme", "pw").unwrap();
+    let mut neighbour = server.connect("other", "other", "pw").unwrap();
+    copying.ok("CREATE TABLE t (v text)");
+    // Nothing of it is stored in between.
+    copying.ok("BEGIN");
+    copying.ok("SAVEPOINT s");
+    copying.start_query("COPY t FROM STDIN");
+    assert_eq!(copying.message().expect("an answer").0, b'G');
+    // Each is received by itself, and has fewer rows than are stored between two looks.
+    let mut message = Vec::new();
+    let rows = format!("{}\n", "x".repeat(80)).repeat(100) + &"x".repeat(86) + "\n";
+    client::copy_data(&mut message, rows.as_bytes());
+    assert_eq!(message.len(), env::RECV_SPARE_MIN);
+    let (answered, is_answered) = std::sync::mpsc::channel::<()>();
+    let began = Instant::now();
+    let sender = std::thread::Builder::new()
+        .spawn(move || {
+            while is_answered.try_recv().is_err() && began.elapsed().as_secs() < 5 {
+                copying.send(&message);
+            }
+        })
+        .unwrap();
+    std::thread::park_timeout(std::time::Duration::from_millis(500));
+    assert!(neighbour.is_alive());
+    assert!(began.elapsed().as_secs() < 5, "not before the other one had enough");
+    answered.send(()).unwrap();
+    sender.join().unwrap();
 }
 
 #[test]

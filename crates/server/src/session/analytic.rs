@@ -69,6 +69,7 @@ impl Connection {
             }
             if self.output.len() > OUTPUT_LEN_MAX {
                 self.flush().await?;
+                self.give_way().await?;
             }
             // A client that always takes what is there would never be found waiting.
             self.check(patience)?;

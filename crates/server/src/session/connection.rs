@@ -208,9 +208,9 @@ impl Connection {
             let mut at = 0;
             while let Some(message) = frame::next(&input[at..])? {
                 // Many short messages are to others what a long one is. What was executed is ended without more ado.
-                if at > 0 && message.tag != b'S' && executor::poll_elapsed() >= executor::TURN_MAX {
-                    self.pass_turn()?;
-                    executor::yield_now().await;
+                let is_end = message.tag == b'S' && self.session.is_between_messages();
+                if at > 0 && !is_end {
+                    self.give_way().await?;
                 }
                 at += message.wire_len();
                 if let Some(message) = self.decode(message)?
@@ -234,8 +234,20 @@ impl Connection {
             }
             if !early {
                 self.receive().await?;
+                // What is there already may have been received without a wait.
+                self.give_way().await?;
             }
         }
+    }
+
+    /// Ends the poll if it has lasted. Of what a client sends, or takes, faster than it is handled, each step may end without a wait: others have
+    /// their turns all the same.
+    pub(super) async fn give_way(&mut self) -> Result<(), End> {
+        if executor::poll_elapsed() >= executor::TURN_MAX {
+            self.pass_turn()?;
+            executor::yield_now().await;
+        }
+        Ok(())
     }
 
     /// Whether a message is handled. A cancellation is of all messages since the client was told that its session is ready: one that

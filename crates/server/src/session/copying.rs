@@ -80,6 +80,7 @@ impl Connection {
         let (sent, out) = self.control.race(patience, self.stream.send(out)).await?;
         sent.map_err(|_| End::Gone)?;
         self.output.reuse(out);
+        self.give_way().await?;
         // A client that always takes what is there would never be found waiting.
         Ok(self.check(patience)?)
     }
