@@ -148,9 +148,10 @@ fn connections_are_encrypted_as_their_urls_say() {
 
 #[test]
 fn what_cannot_be_done_is_told_with_an_exit_code() {
+    let nobody = "postgres://admin:x@127.0.0.1:1/rowhouse";
     for (args, word) in [
         (&["verify", "--data", "/nonexistent/rowhouse"][..], "/nonexistent/rowhouse"),
-        (&["bench", "tpcc", "--url", "postgres://admin:x@127.0.0.1:1/rowhouse"], "refused"),
+        (&["bench", "tpcc", "--url", nobody], "refused"),
         (&["serve", "--data", "/proc/rowhouse", "--listen", "127.0.0.1:0"], "/proc/rowhouse"),
         (&["serve", "--data", "x", "--memory", "much"], "memory"),
         (&["serve", "--data", "x", "--volume", "log=/tmp"], "every server has"),
@@ -163,6 +164,7 @@ fn what_cannot_be_done_is_told_with_an_exit_code() {
         (&["bench", "pgbench", "--url", "x", "--transactions", "0"], "transactions"),
         (&["bench", "pgbench", "--url", "x", "--clients", "0"], "clients"),
         (&["bench", "pgbench", "--url", "x", "--tenants", "18446744073709551615"], "tenants"),
+        (&["bench", "pgbench", "--url", nobody, "--latency-log", "/nowhere/log"], "/nowhere/log"),
         (&["serve"], "--data"),
         (&["demo", "--story", "nothing"], "there is no story"),
         (&["sleep"], "sleep"),

@@ -6,6 +6,7 @@ mod which;
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 /// Loads and runs as the options say, and prints the report.
 async fn bench<W: Workload>(args: &Common, workload: &W) -> Result<(), Error> {
     let target = args.target()?;
+    // Made before what takes long: a run is not lost for want of it.
+    let log = args.latency_log.as_deref().map(created).transpose()?;
     prepare(args, &target, workload).await?;
     if args.load_only || args.schema_only {
         return Ok(());
@@ -72,10 +75,13 @@ async fn bench<W: Workload>(args: &Common, workload: &W) -> Result<(), Error> {
     let ticker = watch(args, &live);
     let report = run::run(&target, workload, &args.options(), &live).await?;
     ticker.abort();
-    if let Some(path) = &args.latency_log {
-        write_log(&report.log, &mut BufWriter::new(File::create(path)?))?;
-    }
-    print(args, &report)
+    let logged = log.map_or(Ok(()), |log| write_log(&report.log, &mut BufWriter::new(log)));
+    print(args, &report)?;
+    logged.map_err(|error| format!("the latencies could not be written: {error}").into())
+}
+
+fn created(path: &Path) -> Result<File, Error> {
+    File::create(path).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 fn print(args: &Common, report: &RunReport) -> Result<(), Error> {
