@@ -13,7 +13,8 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Heaps of their own for each thread: analytical threads must share no lock with the workers they run beside.
 #[global_allocator]
@@ -60,7 +61,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let cli = Cli::parse();
+    if let Command::Serve(args) = &cli.command
+        && let Err(why) = args.check()
+    {
+        // With the status of any other wrong option: it will be as wrong at the next start.
+        Cli::command().error(ErrorKind::ValueValidation, why).exit();
+    }
+    let outcome = match cli.command {
         Command::Serve(args) => serve::run(&args).map_err(|error| error.to_string()),
         Command::Demo(args) => demo::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Bench(args) => bench::run(&args).map_err(|error| workloads::explain(&error)),

@@ -88,6 +88,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// # Errors
+    /// Options contradict each other.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        offline::check_volumes(&self.volume)
+    }
+
     fn config(&self) -> ServerConfig {
         let tls = self.tls_certificate.clone().zip(self.tls_key.clone());
         ServerConfig {
@@ -119,7 +125,6 @@ impl Args {
 /// # Errors
 /// What keeps the server from starting, in words for the operator.
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    offline::check_volumes(&args.volume)?;
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // A log that cannot be written, on a full disk perhaps, must not end what it tells of.

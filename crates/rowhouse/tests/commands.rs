@@ -174,6 +174,11 @@ fn what_cannot_be_done_is_told_with_an_exit_code() {
         assert!(!output.status.success(), "{args:?}: {said}");
         assert!(said.contains(word) && !said.contains("panicked"), "{args:?}: {said}");
     }
+    // Who starts servers again leaves it at that: deploy/systemd/rowhouse.service.
+    for options in [&["--memory", "much"][..], &["--volume", "a=/tmp/1", "--volume", "a=/tmp/2"]] {
+        let output = rowhouse(&[&["serve", "--data", "/proc/rowhouse"], options].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {}", said(&output));
+    }
     let server = Server::start();
     let wrong = format!("postgres://admin:wrong@127.0.0.1:{}/rowhouse", server.port());
     let output = rowhouse(&["bench", "tpcc", "--url", &wrong]);
