@@ -149,6 +149,7 @@ fn connections_are_encrypted_as_their_urls_say() {
 #[test]
 fn what_cannot_be_done_is_told_with_an_exit_code() {
     let nobody = "postgres://admin:x@127.0.0.1:1/rowhouse";
+    let long = "a".repeat(64);
     for (args, word) in [
         (&["verify", "--data", "/nonexistent/rowhouse"][..], "/nonexistent/rowhouse"),
         (&["bench", "tpcc", "--url", nobody], "refused"),
@@ -165,6 +166,9 @@ fn what_cannot_be_done_is_told_with_an_exit_code() {
         (&["bench", "pgbench", "--url", "x", "--clients", "0"], "clients"),
         (&["bench", "pgbench", "--url", "x", "--tenants", "18446744073709551615"], "tenants"),
         (&["bench", "pgbench", "--url", nobody, "--latency-log", "/nowhere/log"], "/nowhere/log"),
+        (&["bench", "pgbench", "--url", nobody, "--tenants", "1", "--prefix", &long], "prefix"),
+        (&["backup", "--url", nobody, "--tenant", &long, "--to", "x"], "63 bytes"),
+        (&["restore", "--url", nobody, "--tenant", &long, "--from", "/dev/null"], "63 bytes"),
         (&["serve"], "--data"),
         (&["demo", "--story", "nothing"], "there is no story"),
         (&["sleep"], "sleep"),

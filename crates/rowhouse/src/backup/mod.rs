@@ -11,11 +11,18 @@ pub(crate) use checked::check_file;
 pub(crate) use restore::{Args as RestoreArgs, run as run_restore};
 pub(crate) use save::{Args as BackupArgs, run as run_backup};
 
+use base::limits::IDENTIFIER_LEN_MAX;
 use indicatif::{ProgressBar, ProgressStyle};
 use workloads::Error;
 
 /// Stands for standard input or output.
 const DASH: &str = "-";
+
+/// A tenant's name as an argument. SQL would cut a longer one, and mean another tenant.
+fn tenant_name(text: &str) -> Result<String, String> {
+    let has_length = (1..=IDENTIFIER_LEN_MAX).contains(&text.len());
+    if has_length { Ok(text.to_owned()) } else { Err(format!("not of 1 to {IDENTIFIER_LEN_MAX} bytes")) }
+}
 
 /// `name` as a quoted SQL identifier.
 pub(crate) fn quoted(name: &str) -> String {

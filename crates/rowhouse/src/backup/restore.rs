@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     from: String,
     /// The new tenant's name [default: the name of the tenant that was backed up]
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, value_parser = super::tenant_name)]
     tenant: Option<String>,
     /// A promise or the volume, as in `CREATE TENANT … WITH`: --with cpu=2 --with volume=fast; repeatable
     #[arg(long, value_name = "OPTION=VALUE", value_parser = option)]

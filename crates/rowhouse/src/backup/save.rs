@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     url: String,
     /// The tenant to back up
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, value_parser = super::tenant_name)]
     tenant: String,
     /// The file to write, replaced if it is there, or a pipe or device; - for standard output
     #[arg(long, value_name = "FILE")]

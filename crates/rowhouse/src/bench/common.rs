@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base::limits::IDENTIFIER_LEN_MAX;
 use workloads::Error;
 use workloads::load::{Pace, Plan};
 use workloads::run::Options;
 use workloads::target::Target;
+
+/// Tenants, or clients of each, at most.
+const COUNT_MAX: usize = 100_000;
 
 #[derive(clap::Args)]
 pub(super) struct Common {
@@ -17,7 +21,7 @@ pub(super) struct Common {
     #[arg(long, value_parser = count)]
     pub(super) tenants: Option<usize>,
     /// Prefix of the databases' names
-    #[arg(long, default_value = "bench")]
+    #[arg(long, default_value = "bench", value_parser = prefix)]
     prefix: String,
     /// Clients for each tenant
     #[arg(long, default_value_t = 1, value_parser = count)]
@@ -85,10 +89,16 @@ impl Common {
     }
 }
 
+/// What databases' names begin with. SQL would cut longer names, and mean other databases.
+fn prefix(text: &str) -> Result<String, String> {
+    const LEN_MAX: usize = IDENTIFIER_LEN_MAX - COUNT_MAX.ilog10() as usize - 1;
+    if text.len() <= LEN_MAX { Ok(text.to_owned()) } else { Err(format!("longer than {LEN_MAX} bytes")) }
+}
+
 /// Tenants, or clients of each.
 fn count(text: &str) -> Result<usize, String> {
     let count: usize = text.parse().map_err(|_| "not a number")?;
-    if (1..=100_000).contains(&count) { Ok(count) } else { Err("not from 1 to 100000".into()) }
+    if (1..=COUNT_MAX).contains(&count) { Ok(count) } else { Err(format!("not from 1 to {COUNT_MAX}")) }
 }
 
 /// Seconds up to a century: what `Duration` and `Instant` can hold.
