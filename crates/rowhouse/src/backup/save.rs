@@ -158,7 +158,7 @@ struct Partial {
 
 impl Partial {
     fn create(name: &str) -> Result<Partial, Error> {
-        let name = PathBuf::from(name);
+        let name = place_of(Path::new(name))?;
         let base = name.file_name().ok_or_else(|| format!("{}: no name of a file", name.display()))?;
         let mut prefix = base.to_os_string();
         prefix.push(".");
@@ -180,6 +180,19 @@ impl Partial {
             .and_then(|folder| folder.sync_all())
             .map_err(|error| failed(&name, &error))
     }
+}
+
+/// Where a file of this name is, or will be. A link stays: what it leads to is replaced.
+fn place_of(name: &Path) -> Result<PathBuf, Error> {
+    let place = match name.canonicalize() {
+        Ok(place) => place,
+        Err(error) if name.is_symlink() => return Err(failed(name, &error)),
+        Err(_) => name.to_owned(),
+    };
+    if place.is_dir() {
+        return Err(format!("{}: this is a directory", name.display()).into());
+    }
+    Ok(place)
 }
 
 fn folder_of(name: &Path) -> &Path {
@@ -213,6 +226,22 @@ mod tests {
         assert!(kind.is_fifo(), "{kind:?}");
         assert_eq!(reader.wait_with_output().unwrap().stdout, b"a backup");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_stays_and_what_it_leads_to_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, link) = (folder.path().join("monday.backup"), folder.path().join("latest"));
+        std::os::unix::fs::symlink(&place, &link).unwrap();
+        assert!(Partial::create(link.to_str().unwrap()).is_err(), "it leads nowhere");
+        std::fs::write(&place, "of last week").unwrap();
+        let mut partial = Partial::create(link.to_str().unwrap()).unwrap();
+        partial.write(b"of today").unwrap();
+        partial.finish().unwrap();
+        assert!(link.is_symlink() && !place.is_symlink());
+        assert_eq!(std::fs::read(&link).unwrap(), b"of today");
+        assert!(Partial::create(folder.path().to_str().unwrap()).is_err(), "before a backup is made");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]
