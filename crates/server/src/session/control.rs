@@ -446,11 +446,12 @@ impl Sessions {
     /// All sessions, or those of one tenant, in order of their numbers.
     pub(crate) fn list(&self, tenant: Option<TenantId>) -> Vec<Arc<Control>> {
         let inner = self.lock();
-        let wanted = |c: &&Arc<Control>| tenant.is_none_or(|tenant| c.tenant == tenant);
-        let mut list: Vec<_> = inner.by_id.values().filter(wanted).cloned().collect();
+        let wanted = |(_, c): &(&u32, &Arc<Control>)| tenant.is_none_or(|tenant| c.tenant == tenant);
+        let mut list: Vec<_> =
+            inner.by_id.iter().filter(wanted).map(|(id, control)| (*id, control.clone())).collect();
         drop(inner);
-        list.sort_by_key(|control| control.id);
-        list
+        list.sort_unstable_by_key(|(id, _)| *id);
+        list.into_iter().map(|(_, control)| control).collect()
     }
 
     pub(crate) fn count(&self) -> usize {

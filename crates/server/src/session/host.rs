@@ -20,6 +20,8 @@ use crate::tenants::{StatementTable, statements};
 
 /// Seconds from 1970 to 2000, where PostgreSQL's time begins.
 pub(crate) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * 1_000_000;
+/// Rows of `pg_stat_activity` that are made at once.
+const BACKENDS_A_LOOK: usize = 64;
 /// Longest query text `pg_stat_activity` shows, as PostgreSQL's default.
 const QUERY_LEN_MAX: usize = 1024;
 
@@ -81,13 +83,17 @@ impl SessionHost for Host {
     fn random(&self, bytes: &mut [u8]) {
         self.shared.env.entropy.fill(bytes);
     }
-    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
-        self.shared
-            .sessions
-            .list(self.visible(reach))
-            .iter()
-            .map(|control| control.activity().clone())
-            .collect()
+    fn backends(&self, reach: Reach, statement: &Underway) -> Vec<BackendRow> {
+        let sessions = self.shared.sessions.list(self.visible(reach));
+        let mut rows = Vec::with_capacity(sessions.len());
+        for (number, control) in sessions.iter().enumerate() {
+            if number % BACKENDS_A_LOOK == BACKENDS_A_LOOK - 1 {
+                // Whether it is to end, its query is asked.
+                self.is_to_end(statement);
+            }
+            rows.push(control.activity().clone());
+        }
+        rows
     }
     fn ledger(&self, reach: Reach) -> Arc<dyn LedgerRows> {
         self.shared.ledger.view(&self.shared, self.visible(reach))

@@ -103,6 +103,14 @@ pub struct PreparedRow {
     pub from_sql: bool,
 }
 
+impl PreparedRow {
+    /// What it takes in memory, by estimate.
+    pub(super) fn size(&self) -> usize {
+        let parameters = self.parameters.len() * size_of::<PgType>();
+        size_of::<PreparedRow>() + self.name.len() + self.statement.len() + parameters
+    }
+}
+
 /// What an analytical thread tells the session, in order: `Columns`, then rows, then `Done`.
 #[derive(Debug)]
 pub enum AnalyticEvent {

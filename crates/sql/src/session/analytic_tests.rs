@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::SqlState;
+use base::{SqlError, SqlResult, SqlState};
 use env::sim::World;
 use types::{Datum, PgType, TypeMod};
 
@@ -303,6 +303,39 @@ impl OwnAnswers for OneBackend {
     }
     fn backends(&self) -> Vec<BackendRow> {
         vec![BackendRow::default()]
+    }
+}
+
+/// A server with a thousand of them, and with room for so much.
+struct ManyBackends {
+    lone: LoneHost,
+    room: u64,
+}
+
+impl OwnAnswers for ManyBackends {
+    fn lone(&self) -> &LoneHost {
+        &self.lone
+    }
+    fn backends(&self) -> Vec<BackendRow> {
+        vec![BackendRow { query: "q".repeat(1024), ..BackendRow::default() }; 1000]
+    }
+    fn keep(&self, bytes: u64) -> SqlResult<()> {
+        let refused = || SqlError::new(SqlState::OUT_OF_MEMORY, "by the test");
+        if bytes > self.room { Err(refused()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn the_sessions_that_a_query_shows_count_with_what_its_session_keeps() {
+    for (room, is_refused) in [(1 << 20, true), (2 << 20, false)] {
+        let mut bench = Bench::new();
+        let host = ManyBackends { lone: LoneHost(World::new(7).env()), room };
+        let mut session = bench.session_from(Arc::new(host));
+        match bench.try_run(&mut session, "select pid from pg_stat_activity") {
+            Err(Pause::Analytic(_)) => assert!(!is_refused),
+            Err(Pause::Error(error)) => assert!(is_refused && error.state() == SqlState::OUT_OF_MEMORY),
+            outcome => panic!("{outcome:?}"),
+        }
     }
 }
 

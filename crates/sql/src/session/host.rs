@@ -39,6 +39,14 @@ pub struct BackendRow {
     pub query: String,
 }
 
+impl BackendRow {
+    /// What it takes in memory, by estimate.
+    pub(super) fn size(&self) -> usize {
+        let names = self.database.len() + self.user.len() + self.application_name.len();
+        size_of::<BackendRow>() + names + self.query.len()
+    }
+}
+
 /// A row of `rowhouse.ledger`: one tenant, one resource, one metering interval. Amounts are core-seconds, or numbers of I/Os.
 #[derive(Clone, Debug)]
 pub struct LedgerEntry {
@@ -262,8 +270,8 @@ pub trait SessionHost: Send + Sync {
     fn now(&self) -> Nanos;
     /// Fills with unpredictable bytes.
     fn random(&self, bytes: &mut [u8]);
-    /// The sessions within reach.
-    fn backends(&self, reach: Reach) -> Vec<BackendRow>;
+    /// The sessions within reach, for a statement that shows them. They may be many: as [`SessionHost::is_to_end`] it has others have their turns.
+    fn backends(&self, reach: Reach, statement: &Underway) -> Vec<BackendRow>;
     /// The ledger as it is now.
     fn ledger(&self, reach: Reach) -> Arc<dyn LedgerRows> {
         let _ = reach;

@@ -300,8 +300,15 @@ impl Session {
             reads.clone().try_for_each(lock)
         })?;
         let locks = if shows_locks { super::utility::lock_rows(home.tenant) } else { Vec::new() };
-        let backends = if shows_backends { self.start.host.backends(self.reach()) } else { Vec::new() };
+        let backends = if shows_backends {
+            self.start.host.backends(self.reach(), &self.underway())
+        } else {
+            Vec::new()
+        };
         let prepared = if shows_prepared { self.prepared_rows() } else { Vec::new() };
+        // As many as there are sessions, in each of which such a query may wait for its place.
+        let size = backends.iter().map(BackendRow::size).chain(prepared.iter().map(PreparedRow::size)).sum();
+        self.keep(size)?;
         let context = Arc::new(self.query_context(locks, backends, prepared));
         let open = self.transaction.open().expect("a transaction was just begun");
         let view = home.tenant.snapshot_view(&mut open.txn)?;

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::{Nanos, SqlError, SqlResult};
 use env::{Env, Ticks};
 
-use super::{BackendRow, CopyShape, Field, Formats, Reach, Reply, SessionHost, StatementCounts, Taken};
+use super::{
+    BackendRow, CopyShape, Field, Formats, Reach, Reply, SessionHost, StatementCounts, Taken, Underway,
+};
 
 /// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
@@ -46,8 +48,8 @@ impl SessionHost for CountingHost {
     fn random(&self, bytes: &mut [u8]) {
         self.lone.random(bytes);
     }
-    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
-        self.lone.backends(reach)
+    fn backends(&self, reach: Reach, statement: &Underway) -> Vec<BackendRow> {
+        self.lone.backends(reach, statement)
     }
     fn statement_counts(&self, sql: &str) -> Option<Arc<StatementCounts>> {
         Some(self.counts(&crate::normal_text(sql)))
@@ -75,7 +77,7 @@ impl SessionHost for LoneHost {
     fn random(&self, bytes: &mut [u8]) {
         self.0.entropy.fill(bytes);
     }
-    fn backends(&self, _: Reach) -> Vec<BackendRow> {
+    fn backends(&self, _: Reach, _: &Underway) -> Vec<BackendRow> {
         Vec::new()
     }
     fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}

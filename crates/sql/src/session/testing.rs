@@ -58,7 +58,7 @@ impl<T: OwnAnswers> SessionHost for T {
     fn random(&self, bytes: &mut [u8]) {
         self.lone().random(bytes);
     }
-    fn backends(&self, _: Reach) -> Vec<BackendRow> {
+    fn backends(&self, _: Reach, _: &Underway) -> Vec<BackendRow> {
         OwnAnswers::backends(self)
     }
     fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
