@@ -143,6 +143,9 @@ impl SessionHost for Host {
     fn keep(&self, bytes: u64) -> SqlResult<()> {
         self.kept.as_ref().map_or(Ok(()), |kept| kept.keep(bytes))
     }
+    fn keeps_much(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.is_much())
+    }
     fn report_application(&self, name: &str) {
         let shown = &name[..name.floor_char_boundary(IDENTIFIER_LEN_MAX)];
         shown.clone_into(&mut self.control.activity().application_name);

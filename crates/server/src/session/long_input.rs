@@ -82,7 +82,9 @@ impl LongInput {
             let message = "out of memory for what sessions keep of their clients' messages";
             SqlError::new(SqlState::OUT_OF_MEMORY, message)
                 .with_detail(detail)
-                .with_hint("Use shorter statements, or fewer sessions that prepare long ones.")
+                .with_hint(
+                    "Prepare fewer statements in each session, or use fewer sessions; or have the server started with more memory.",
+                )
         })
     }
 
@@ -121,6 +123,14 @@ impl LongInput {
         part.store(held, Ordering::Relaxed);
         self.give_back(more);
         Err(format!("Those of {whose} may have {} together.", ByteCount(max)))
+    }
+
+    /// Whether the tenant's sessions have more than half of what they may, or all have.
+    pub(super) fn is_much(&self) -> bool {
+        let of_tenant = self.of_tenant.load(Ordering::Relaxed);
+        let of_all = self.all.came.load(Ordering::Relaxed);
+        of_tenant > self.all.tenant_max / BESIDE_PART
+            || (of_all > self.all.max / BESIDE_PART && of_tenant > TENANT_MAX_MIN)
     }
 
     fn held(&self) -> u64 {
@@ -197,11 +207,14 @@ mod tests {
             one.keep(4 * mib).unwrap();
         }
         assert_eq!(three.hold(1 << 20).unwrap_err().severity(), base::Severity::Fatal);
+        assert!(three.is_much());
         two.keep(3 * mib).unwrap();
         three.hold(1 << 20).unwrap();
         assert_eq!(three.wait_to_send(5 << 20).unwrap_err().severity(), base::Severity::Fatal);
         three.wait_to_send(UNCOUNTED_UNSENT_MAX as usize).unwrap();
         assert_eq!(tenant.load(Ordering::Relaxed), 8 * mib);
+        one.keep(0).unwrap();
+        assert!(!three.is_much());
         drop((one, two, three));
         assert_eq!((tenant.load(Ordering::Relaxed), inputs.came.load(Ordering::Relaxed)), (0, 0));
     }

@@ -313,6 +313,10 @@ pub trait SessionHost: Send + Sync {
         let _ = bytes;
         Ok(())
     }
+    /// Whether the tenant's sessions keep so much that others of them may soon be refused.
+    fn keeps_much(&self) -> bool {
+        false
+    }
     /// `application_name` is this now.
     fn report_application(&self, name: &str) {
         let _ = name;

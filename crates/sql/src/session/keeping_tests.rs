@@ -1,7 +1,7 @@
 //! What a session keeps of its client's messages, as its server is told of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Nanos, SqlError, SqlResult, SqlState};
 use env::sim::World;
@@ -17,6 +17,7 @@ struct RoomHost {
     lone: LoneHost,
     room: AtomicU64,
     kept: AtomicU64,
+    is_much: AtomicBool,
     now: AtomicU64,
 }
 
@@ -34,6 +35,9 @@ impl OwnAnswers for RoomHost {
         self.kept.store(bytes, Ordering::Relaxed);
         Ok(())
     }
+    fn keeps_much(&self) -> bool {
+        self.is_much.load(Ordering::Relaxed)
+    }
 }
 
 fn table() -> (Bench, Session, Arc<RoomHost>) {
@@ -42,6 +46,7 @@ fn table() -> (Bench, Session, Arc<RoomHost>) {
         lone: LoneHost(World::new(7).env()),
         room: AtomicU64::new(u64::MAX),
         kept: AtomicU64::new(0),
+        is_much: AtomicBool::new(false),
         now: AtomicU64::new(0),
     });
     let mut session = bench.session_from(host.clone());
@@ -263,6 +268,39 @@ fn statements_give_up_their_plans_before_another_one_is_refused() {
     }
     bench.run(&mut session, "ALTER TABLE t ALTER v TYPE text");
     assert_eq!(bench.run(&mut session, "EXECUTE s5(7)").lines(), ["7|seven"]);
+}
+
+#[test]
+fn an_idle_session_gives_up_plans_that_it_seldom_uses_where_much_is_kept() {
+    let (mut bench, mut session, host) = table();
+    bench.run(&mut session, "INSERT INTO t VALUES (7, 'seven')");
+    let mut out = Answer::default();
+    let name = |n: usize| format!("s{n}");
+    for n in 0..300 {
+        let query = format!("SELECT id, v FROM t WHERE id = 7 AND v <> '{n}'");
+        bench.turn(|home| session.parse(home, &name(n), &query, &[], &mut out)).unwrap();
+    }
+    let whole = left(&mut session, &host);
+    host.is_much.store(true, Ordering::Relaxed);
+    let shed = left(&mut session, &host);
+    assert!(shed < whole / 2, "{shed} of {whole}");
+    let is_shed = |session: &Session, n: usize| session.statements[&name(n)].is_shed;
+    assert!(is_shed(&session, 235) && !is_shed(&session, 237));
+    // What is used comes back, and stays while others are used little.
+    for round in 0..2 {
+        for n in (0..60).chain([100 + round]) {
+            bench.turn(|home| {
+                let statement = &*name(n);
+                session.bind(home, Bind { statement, ..bound("", &[]) }, &mut out).unwrap();
+                session.execute(home, "", None, &mut out).unwrap();
+                session.sync(home, &mut out).unwrap();
+            });
+            left(&mut session, &host);
+        }
+        assert!((0..60).all(|n| !is_shed(&session, n)), "{round}");
+        assert!(is_shed(&session, 299) || round == 0);
+    }
+    assert_eq!(out.lines(), ["7|seven"; 122]);
 }
 
 #[test]

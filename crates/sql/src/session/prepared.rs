@@ -40,7 +40,7 @@ pub(super) struct Prepared {
     pub(super) is_shed: bool,
     /// What was known of it when its plan was let go of.
     pub(super) told: Option<Told>,
-    /// When it was used last, by the count of [`Statements::turn_to`]; 0 for never.
+    /// When it was prepared or used last, by the count of [`Statements::turn_to`].
     pub(super) used: u64,
 }
 
@@ -100,6 +100,8 @@ pub(super) struct Statements {
     kept: usize,
     kept_in_all: usize,
     uses: u64,
+    /// From which use on it is looked again for those that are seldom used.
+    next_look: u64,
 }
 
 /// What is not kept by a name, and is less, is not counted: there is one of its kind.
@@ -110,6 +112,10 @@ pub(super) const PARAMETER_SIZE: usize = 4 * size_of::<PgType>();
 const SHED_SIZE: usize = 512;
 /// What is more than that, and is not likely to be used again, is not kept for an idle client.
 const SHED_MIN: usize = 1 << 20;
+/// A session that keeps no more does not look for what it could let go of.
+const SELDOM_MIN: usize = 256 << 10;
+/// Statements that were among the last so many uses are not seldom used.
+const RECENT_USES: u64 = 64;
 
 impl Statements {
     /// Of those that have a name.
@@ -122,7 +128,13 @@ impl Statements {
     }
 
     /// Puts a statement in the place of one of the same name.
-    pub(super) fn insert(&mut self, name: &str, prepared: Prepared) {
+    pub(super) fn insert(&mut self, name: &str, mut prepared: Prepared) {
+        self.uses += 1;
+        prepared.used = self.uses;
+        self.put(name, prepared);
+    }
+
+    fn put(&mut self, name: &str, prepared: Prepared) {
         self.remove(name);
         self.count(name, prepared.size);
         self.by_name.insert(name.to_owned(), prepared);
@@ -177,10 +189,23 @@ impl Statements {
     /// Keeps no more than the texts of those that have names and were made by the protocol, but for the one that is used; true if that is less than
     /// before.
     pub(super) fn shed_named(&mut self) -> bool {
+        self.shed_unused(1)
+    }
+
+    /// As [`Statements::shed_named`], but for those that were among the last [`RECENT_USES`].
+    pub(super) fn shed_seldom(&mut self) {
+        if self.kept > SELDOM_MIN && self.uses >= self.next_look {
+            self.next_look = self.uses + RECENT_USES;
+            self.shed_unused(RECENT_USES);
+        }
+    }
+
+    /// Of those that were not among the last so many uses.
+    fn shed_unused(&mut self, uses: u64) -> bool {
         let (mut before, mut after) = (0, 0);
         for (name, prepared) in &mut self.by_name {
             let size = prepared.size;
-            if !name.is_empty() && prepared.used < self.uses.max(1) && prepared.shed() {
+            if !name.is_empty() && prepared.used + uses <= self.uses.max(1) && prepared.shed() {
                 before += size;
                 after += prepared.size;
             }
@@ -206,7 +231,7 @@ impl Statements {
             let size = read.size + prepared.declared.len() * PARAMETER_SIZE;
             (prepared.statement, prepared.size, prepared.is_shed) =
                 (Some(Arc::new(read.statement)), size, false);
-            self.insert(name, prepared);
+            self.put(name, prepared);
         }
     }
 

@@ -162,6 +162,10 @@ impl Session {
             }
             self.statements.shed();
             self.portals.shed();
+            if self.start.host.keeps_much() {
+                // Of an idle session nobody else can let go of them.
+                self.statements.shed_seldom();
+            }
         }
         self.tell_kept();
     }

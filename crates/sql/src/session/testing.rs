@@ -46,6 +46,9 @@ pub(crate) trait OwnAnswers: Send + Sync {
     fn keep(&self, _bytes: u64) -> SqlResult<()> {
         Ok(())
     }
+    fn keeps_much(&self) -> bool {
+        false
+    }
 }
 
 impl<T: OwnAnswers> SessionHost for T {
@@ -67,6 +70,9 @@ impl<T: OwnAnswers> SessionHost for T {
     }
     fn keep(&self, bytes: u64) -> SqlResult<()> {
         OwnAnswers::keep(self, bytes)
+    }
+    fn keeps_much(&self) -> bool {
+        OwnAnswers::keeps_much(self)
     }
     fn password_verifier(&self, password: &str) -> SqlResult<String> {
         self.lone().password_verifier(password)
