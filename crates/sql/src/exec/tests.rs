@@ -338,3 +338,28 @@ fn what_has_effects_anywhere_in_a_query_stays_where_they_are() {
         assert!(plan[0].contains("calls functions with effects"), "{sql}: {plan:?}");
     }
 }
+
+#[test]
+fn a_left_join_begins_with_the_row_that_is_asked_for() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE u (id int PRIMARY KEY, name text); INSERT INTO u SELECT g, 'u' || g FROM generate_series(1, 100) g;
+         CREATE TABLE o (id int PRIMARY KEY, u int); CREATE INDEX ON o (u); INSERT INTO o SELECT g, g FROM generate_series(1, 300) g;
+         CREATE TABLE i (o int, n int, PRIMARY KEY (o, n)); INSERT INTO i SELECT g % 300 + 1, g FROM generate_series(1, 2000) g",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    let from = "FROM o LEFT JOIN u ON u.id = o.u JOIN i ON i.o = o.id";
+    let sql = format!("SELECT u.name, count(*), min(n) {from}");
+    for condition in ["o.id = 7", "i.o = 7", "u.name = 'u7'", "o.u = 7"] {
+        assert_eq!(lines(&format!("{sql} WHERE {condition} GROUP BY 1")), ["u7|7|6"], "{condition}");
+    }
+    assert_eq!(lines(&format!("SELECT count(*), count(u.id) {from}")), ["2000|699"]);
+    // Each by its key, none of them whole.
+    for condition in ["o.id = 7", "i.o = 7"] {
+        let plan = lines(&format!("EXPLAIN SELECT u.name, n {from} WHERE {condition}"));
+        assert!(!plan.iter().any(|line| line.contains("Seq Scan")), "{condition}: {plan:#?}");
+    }
+    let three = "FROM o LEFT JOIN u ON u.id = o.u LEFT JOIN u AS b ON b.id = o.u + 1 JOIN i ON i.o = o.id JOIN o AS p ON p.id = i.n";
+    let plan = lines(&format!("EXPLAIN SELECT b.name, n, p.u {three} WHERE o.id = 7"));
+    assert!(!plan.iter().any(|line| line.contains("Seq Scan")), "{plan:#?}");
+    assert_eq!(lines(&format!("SELECT b.name, n, p.u {three} WHERE o.id = 7")), ["u8|6|6"]);
+}

@@ -47,6 +47,16 @@ enum Unit {
     Left(Group, Group),
 }
 
+impl Unit {
+    /// The side of a LEFT JOIN all of whose rows are kept.
+    fn preserved(&self) -> Option<&Group> {
+        match self {
+            Unit::Relation(_) => None,
+            Unit::Left(left, _) => Some(left),
+        }
+    }
+}
+
 impl Binder<'_> {
     /// Chooses how the rows of a level's FROM that satisfy `conditions` are found.
     pub(super) fn plan_from(
@@ -110,30 +120,92 @@ impl Binder<'_> {
         bound: &[bool],
         wish: Option<&OrderWish>,
     ) -> Option<usize> {
+        // LEFT JOINs behind what comes first are run for each row of it.
+        let behind: Vec<&Group> = match bound.contains(&true) {
+            true => Vec::new(),
+            false => units.iter().filter_map(Unit::preserved).collect(),
+        };
         let mut best: Option<(f64, usize)> = None;
         for (i, unit) in units.iter().enumerate() {
             if !self.unit_is_ready(level, unit, bound) {
                 continue;
             }
             let cost = match unit {
-                Unit::Relation(index) => match table_of(level, *index) {
-                    Some(table) => {
-                        let relation = &level.relations[*index];
-                        let slots = relation.first..relation.first + relation.columns.len();
-                        let here = conditions_for(pending, &slots, bound);
-                        let exprs: Vec<&BoundExpr> = here.iter().map(|i| &pending[*i].expr).collect();
-                        let choice = self.choose_path(&table, slots.start, &exprs, &|slot| bound[slot], wish);
-                        choice.cost
+                _ if units.len() == 1 => 0.0,
+                Unit::Relation(index) => {
+                    let (mut cost, rows) = self.access_cost(level, *index, pending, &[], bound, wish);
+                    if !behind.is_empty() {
+                        let mut filled = bound.to_vec();
+                        fill(level, *index, &mut filled);
+                        let each =
+                            behind.iter().map(|left| self.lead_cost(level, left, pending, &filled, None));
+                        cost += rows * each.sum::<f64>();
                     }
-                    None => relation_cost(level, *index),
-                },
-                Unit::Left(..) => 1e6 + i as f64,
+                    cost
+                }
+                Unit::Left(left, _) => self.lead_cost(level, left, pending, bound, wish),
             };
             if best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, i));
             }
         }
         best.map(|(_, i)| i)
+    }
+
+    /// Cost and rows of reading a relation by the conditions of its group, and others, of which all is filled then.
+    fn access_cost(
+        &self,
+        level: &Level,
+        index: usize,
+        pending: &[Pending],
+        others: &[&BoundExpr],
+        bound: &[bool],
+        wish: Option<&OrderWish>,
+    ) -> (f64, f64) {
+        let Some(table) = table_of(level, index) else {
+            let cost = relation_cost(level, index);
+            return (cost, cost);
+        };
+        let relation = &level.relations[index];
+        let slots = relation.first..relation.first + relation.columns.len();
+        let here = conditions_for(pending, &slots, bound);
+        let mut exprs: Vec<&BoundExpr> = here.iter().map(|i| &pending[*i].expr).collect();
+        exprs.extend(others.iter().filter(|expr| {
+            let mut used = Vec::new();
+            self.slots_used(expr, 0, &mut used);
+            used.iter().all(|slot| slots.contains(slot) || bound[*slot])
+        }));
+        let choice = self.choose_path(&table, slots.start, &exprs, &|slot| bound[slot], wish);
+        (choice.cost, choice.rows)
+    }
+
+    /// What a LEFT JOIN costs by the relation that it begins with, the cheapest of those that it preserves: to read it, and a look-up for each row.
+    fn lead_cost(
+        &self,
+        level: &Level,
+        left: &Group,
+        pending: &[Pending],
+        bound: &[bool],
+        wish: Option<&OrderWish>,
+    ) -> f64 {
+        let (mut relations, mut conditions, mut groups) = (Vec::new(), Vec::new(), vec![left]);
+        while let Some(group) = groups.pop() {
+            conditions.extend(&group.conditions);
+            for unit in &group.units {
+                match unit {
+                    Unit::Relation(index) => relations.push(*index),
+                    // Of very many within each other the outermost decide.
+                    Unit::Left(left, _) if relations.len() < LEADS_MAX => groups.push(left),
+                    Unit::Left(..) => {}
+                }
+            }
+        }
+        let is_ready = |index: &usize| self.relation_uses(level, *index).into_iter().all(|slot| bound[slot]);
+        let costs = relations.into_iter().filter(is_ready).take(LEADS_MAX).map(|index| {
+            let (cost, rows) = self.access_cost(level, index, pending, &conditions, bound, wish);
+            cost + rows
+        });
+        costs.min_by(f64::total_cmp).unwrap_or(LEAD_UNKNOWN)
     }
 
     fn unit_is_ready(&self, level: &Level, unit: &Unit, bound: &[bool]) -> bool {
@@ -444,6 +516,12 @@ impl Binder<'_> {
         used.iter().all(|slot| bound[*slot])
     }
 }
+
+/// Relations of a LEFT JOIN that are looked at to find out which it begins with.
+const LEADS_MAX: usize = 8;
+
+/// What a LEFT JOIN is taken to cost of which nothing can be read yet.
+const LEAD_UNKNOWN: f64 = 1e6;
 
 /// Rows assumed of a function in FROM.
 const FUNCTION_ROWS: f64 = 100.0;
