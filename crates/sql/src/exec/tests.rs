@@ -363,3 +363,20 @@ fn a_left_join_begins_with_the_row_that_is_asked_for() {
     assert!(!plan.iter().any(|line| line.contains("Seq Scan")), "{plan:#?}");
     assert_eq!(lines(&format!("SELECT b.name, n, p.u {three} WHERE o.id = 7")), ["u8|6|6"]);
 }
+
+#[test]
+fn the_target_of_an_insert_may_be_called_by_its_schema() {
+    let (mut bench, mut session) =
+        after("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1)");
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    let insert = "INSERT INTO public.t VALUES (1, 5), (2, 6)";
+    assert_eq!(
+        lines(&format!(
+            "{insert} ON CONFLICT (id) DO UPDATE SET n = public.t.n + excluded.n WHERE public.t.n > 0 RETURNING public.t.*, t.id"
+        )),
+        ["1|6|1", "2|6|2"]
+    );
+    assert_eq!(lines("INSERT INTO t VALUES (3, 7) RETURNING public.t.n"), ["7"]);
+    let called = bench.fail(&mut session, "INSERT INTO t AS x VALUES (4, 7) RETURNING public.t.n");
+    assert_eq!(called.state(), SqlState::UNDEFINED_TABLE);
+}

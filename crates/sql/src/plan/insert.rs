@@ -126,8 +126,11 @@ pub(super) fn bind_change(binder: &Binder<'_>, insert: &ast::Insert, external: b
     };
     let table = binder.bind_target(name, Privileges::INSERT, "INSERT into")?;
     let shown = match table_alias {
-        Some(ast::TableAliasWithoutColumns { explicit: _, alias }) => fold_ident(alias),
-        None => table.name.to_string(),
+        Some(ast::TableAliasWithoutColumns { explicit: _, alias }) => (fold_ident(alias), None),
+        None => {
+            let schema = binder.ctx.catalog.schema_name(table.schema).to_owned();
+            (table.name.to_string(), Some(schema))
+        }
     };
     let explicit = !columns.is_empty();
     let targets: Vec<usize> = if explicit {
@@ -176,13 +179,17 @@ pub(super) fn bind_change(binder: &Binder<'_>, insert: &ast::Insert, external: b
     Ok(Changed { statement: PointStatement::Insert(Box::new(plan)), output, cost })
 }
 
+/// What a target is called: by its alias alone, else by its name, behind its schema's too.
+type Shown = (String, Option<String>);
+
 /// A level of the target and, after it, relations of the same columns.
-fn target_level(table: &Arc<Table>, name: &str, more: &[&str]) -> (Level, Namespace) {
+fn target_level(table: &Arc<Table>, (name, schema): &Shown, more: &[&str]) -> (Level, Namespace) {
     let mut level = Level::default();
     let mut namespace = Namespace::default();
-    for name in [name].iter().chain(more) {
+    let others = more.iter().map(|name| ((*name).to_owned(), None));
+    for (name, schema) in std::iter::once((name.clone(), schema.clone())).chain(others) {
         let source = RelationSource::Table(Arc::clone(table));
-        let index = level.add((*name).to_owned(), None, table_columns(table), source);
+        let index = level.add(name, schema, table_columns(table), source);
         let own = level.namespace_of(index);
         namespace.relations.extend(own.relations);
         namespace.columns.extend(own.columns);
@@ -383,7 +390,7 @@ fn check_width(given: usize, wanted: usize, explicit: bool) -> SqlResult<()> {
 fn bind_conflict(
     binder: &Binder<'_>,
     table: &Arc<Table>,
-    shown: &str,
+    shown: &Shown,
     conflict: &ast::OnConflict,
 ) -> SqlResult<ConflictAction> {
     let ast::OnConflict { conflict_target, action } = conflict;
