@@ -380,3 +380,15 @@ fn the_target_of_an_insert_may_be_called_by_its_schema() {
     let called = bench.fail(&mut session, "INSERT INTO t AS x VALUES (4, 7) RETURNING public.t.n");
     assert_eq!(called.state(), SqlState::UNDEFINED_TABLE);
 }
+
+#[test]
+fn the_row_of_a_cursor_is_not_what_is_changed() {
+    let (mut bench, mut session) = after("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    for sql in ["UPDATE t SET n = 1 WHERE CURRENT OF c", "DELETE FROM t WHERE CURRENT OF c RETURNING id"] {
+        let refused = bench.fail(&mut session, sql);
+        assert_eq!(
+            (refused.state().to_string().as_str(), refused.message().contains("CURRENT OF")),
+            ("0A000", true)
+        );
+    }
+}

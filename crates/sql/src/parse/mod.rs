@@ -278,17 +278,21 @@ const UNREAD: &[(&[&str], &str)] = &[
     (&["WITH", "NO", "DATA"], "WITH NO DATA"),
 ];
 
-/// The refusal of a clause of a table's or a view's statement that `sqlparser` stumbled over: of [`UNREAD`], an exclusion constraint, WITH CHECK OPTION.
+/// The refusal of a clause that `sqlparser` stumbled over: of a table's or a view's statement one of [`UNREAD`], an exclusion constraint, WITH CHECK OPTION;
+/// of a change that of a cursor's row.
 fn refused_clause(part: &[TokenWithSpan]) -> Option<SqlError> {
     let solid: Vec<&TokenWithSpan> =
         part.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     let is = |at: usize, word: &str| solid.get(at).is_some_and(|token| tokens::is_word(token, word));
-    if !is(0, "CREATE") && !is(0, "ALTER") {
-        return None;
-    }
     let stands = |words: &[&str]| {
         (2..solid.len()).any(|at| words.iter().enumerate().all(|(i, word)| is(at + i, word)))
     };
+    if is(0, "UPDATE") || is(0, "DELETE") {
+        return stands(&["WHERE", "CURRENT", "OF"]).then(|| SqlError::unsupported("WHERE CURRENT OF"));
+    }
+    if !is(0, "CREATE") && !is(0, "ALTER") {
+        return None;
+    }
     if (1..4).any(|at| is(at, "VIEW")) {
         return stands(&["CHECK", "OPTION"]).then(|| SqlError::unsupported("WITH CHECK OPTION"));
     }
