@@ -392,3 +392,34 @@ fn the_row_of_a_cursor_is_not_what_is_changed() {
         );
     }
 }
+
+#[test]
+fn alternatives_of_one_column_are_looked_up_in_an_index() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (a int, b text, n int, PRIMARY KEY (a, b)); CREATE INDEX ON t (n);
+         INSERT INTO t SELECT g % 50, 'b' || g, CASE WHEN g % 3 > 0 THEN g END FROM generate_series(1, 500) g",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for (condition, is_looked_up, rows) in [
+        ("n = 4 OR n = 5", true, "2"),
+        ("n = 4 OR 4 = n OR n IN (5, 7, NULL) OR n = 8::bigint", true, "4"),
+        ("(n = 4 OR n = 5) AND (a = 4 OR a = 5) AND (b = 'b4' OR b = 'b6')", true, "1"),
+        ("n = 4 OR n = a + 1", false, "1"),
+        ("n = 4 OR a = 5", false, "11"),
+        ("n = 4 OR n > 490", false, "8"),
+        ("n = 4 OR n IS NULL", false, "167"),
+        ("NOT (n = 4 OR n = 5)", false, "332"),
+        ("n = 4 OR n NOT IN (4, 5)", false, "333"),
+        ("n = NULL OR n = 5", true, "1"),
+        ("n = 4.0 OR n = 5", false, "2"),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {condition}");
+        assert_eq!(lines(&sql), [rows], "{condition}");
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert_eq!(
+            plan.iter().any(|line| line.contains("Index Scan")),
+            is_looked_up,
+            "{condition}: {plan:#?}"
+        );
+    }
+}

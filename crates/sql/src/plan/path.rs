@@ -35,7 +35,7 @@ struct Probe<'e> {
 
 enum ProbeKind<'e> {
     Equal(&'e BoundExpr),
-    OneOf(&'e [BoundExpr]),
+    OneOf(Vec<&'e BoundExpr>),
     AnyOf(&'e BoundExpr),
     InRows(SubqueryId, f64),
     Lower(&'e BoundExpr, bool),
@@ -114,22 +114,22 @@ impl Binder<'_> {
                 .filter(|p| p.column == column && p.kind.is_exact())
                 .min_by_key(|p| !matches!(p.kind, ProbeKind::Equal(_)));
             let Some(probe) = exact else { break };
-            parts.push(match probe.kind {
-                ProbeKind::Equal(expr) => KeyPart::Equal(expr.clone(), probe.fit),
+            parts.push(match &probe.kind {
+                ProbeKind::Equal(expr) => KeyPart::Equal((*expr).clone(), probe.fit),
                 ProbeKind::OneOf(items) => {
                     times *= items.len() as f64;
                     single = false;
-                    KeyPart::OneOf(items.to_vec(), probe.fit)
+                    KeyPart::OneOf(items.iter().map(|item| (*item).clone()).collect(), probe.fit)
                 }
                 ProbeKind::AnyOf(array) => {
                     times *= ARRAY_ITEMS;
                     single = false;
-                    KeyPart::AnyOf(array.clone(), probe.fit)
+                    KeyPart::AnyOf((*array).clone(), probe.fit)
                 }
                 ProbeKind::InRows(id, rows) => {
-                    times *= rows;
+                    times *= *rows;
                     single = false;
-                    KeyPart::InRows(id, probe.fit)
+                    KeyPart::InRows(*id, probe.fit)
                 }
                 ProbeKind::Lower(..) | ProbeKind::Upper(..) => unreachable!("only exact probes are taken"),
             });
@@ -219,13 +219,16 @@ impl Binder<'_> {
                         break;
                     }
                 }
-                ExprKind::InList { expr, items, negated: false, .. } => {
-                    let Some(column) = column(expr) else { continue };
+                // A change that finds its rows by a list does not run in slices: who wrote none gets none.
+                ExprKind::Or(_) if self.has_effects() => {}
+                ExprKind::InList { .. } | ExprKind::Or(_) => {
+                    let mut items = Vec::new();
+                    let Some(column) = one_column(condition, &column, &mut items) else { continue };
                     let target = &table.columns[column];
                     let fits: Option<Vec<ProbeFit>> =
                         items.iter().map(|item| fit(target.ty, target.typmod, item.ty)).collect();
                     let Some(fits) = fits else { continue };
-                    if !items.iter().all(ready) {
+                    if !items.iter().all(|item| ready(item)) {
                         continue;
                     }
                     // One fit for all: the laxer of the two kinds integers have.
@@ -266,6 +269,37 @@ const SORT_COST: f64 = 0.3;
 
 fn thinned<'e>(rows: f64, rest: impl Iterator<Item = &'e BoundExpr>) -> f64 {
     rest.fold(rows, |rows, condition| rows * selectivity(condition)).max(rows.min(1.0))
+}
+
+/// The column that a condition wants to have one of the values that are added to `items`: `a IN (1, 2)`, `a = 1 OR a = 2`.
+fn one_column<'e>(
+    condition: &'e BoundExpr,
+    column: &dyn Fn(&BoundExpr) -> Option<usize>,
+    items: &mut Vec<&'e BoundExpr>,
+) -> Option<usize> {
+    match &condition.kind {
+        ExprKind::InList { expr, items: list, negated: false, .. } => {
+            items.extend(list);
+            column(expr)
+        }
+        ExprKind::Compare { op: CompareOp::Eq, left, right, .. } => {
+            let sides = [(left, right), (right, left)];
+            let (found, item) = sides.into_iter().find_map(|(side, item)| Some((column(side)?, &**item)))?;
+            items.push(item);
+            Some(found)
+        }
+        ExprKind::Or(parts) => {
+            let mut found = None;
+            for part in parts {
+                let of_part = one_column(part, column, items)?;
+                if *found.get_or_insert(of_part) != of_part {
+                    return None;
+                }
+            }
+            found
+        }
+        _ => None,
+    }
 }
 
 /// The table's column that `expr` is, seen through conversions that keep order and equality.
