@@ -60,7 +60,15 @@ fn columns_are_assigned_from_one_row() {
         bench.run(&mut session, "SELECT count(*) FROM t WHERE a IS NULL AND b IS NULL").lines(),
         ["2"]
     );
+    bench.run(&mut session, "UPDATE t SET (a, b) = ROW(b - 1, DEFAULT), (id) = ROW(id + 10) WHERE id = 1");
+    bench.run(
+        &mut session,
+        "INSERT INTO t VALUES (2) ON CONFLICT (id) DO UPDATE SET (a, b) = ROW(excluded.id, 7)",
+    );
+    assert_eq!(bench.run(&mut session, "SELECT * FROM t ORDER BY id").lines(), ["2|2|7", "11||"]);
     for (sql, state) in [
+        ("UPDATE t SET (a, b) = ROW(1)", "42601"),
+        ("UPDATE t SET (a, b) = 1", "0A000"),
         ("UPDATE t SET (a, b) = (SELECT x, y FROM p)", "21000"),
         ("UPDATE t SET (a, b) = (SELECT x FROM p LIMIT 1)", "42601"),
         ("UPDATE t SET (a, b) = (SELECT x, y FROM p WHERE x >= t.id ORDER BY random() LIMIT 1)", "0A000"),

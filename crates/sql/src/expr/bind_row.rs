@@ -9,7 +9,7 @@ use super::bind_operator::{self, bind_binary, bind_comparison, call_named};
 use super::tree::{BoundExpr, CompareOp, ExprKind};
 
 /// The columns of a row that is written out.
-pub(super) fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
+pub(crate) fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
     match unnest(expr) {
         Expr::Tuple(parts) => Some(parts.iter().collect()),
         Expr::Function(function) => {

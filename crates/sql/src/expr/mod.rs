@@ -30,6 +30,7 @@ pub use analysis::Volatility;
 pub use bind::{bind_comparison, bind_condition, bind_expr, bind_sql_text, fold_ident};
 pub(crate) use bind_call::is_aggregate;
 pub use bind_context::{Aggregates, BindContext, BoundSubquery, ParamTypes, SubqueryBinder};
+pub(crate) use bind_row::row_of;
 pub use bind_type::bind_type;
 pub use coerce::{coerce, coerce_assignment, coerce_condition, common_type, resolve_unknown};
 pub use eval::{eval, eval_bool, eval_filter, eval_ref};

@@ -13,7 +13,7 @@ use super::point_plan::{CascadePlan, CheckPlan, TableUse};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, EmptyScope, ExprKind, Scope, SubqueryBinder, SubqueryExpr,
     SubqueryId, SubqueryTest, TableScope, Volatility, bind_expr, bind_sql_text, coerce_assignment,
-    coerce_condition, identity_value,
+    coerce_condition, identity_value, row_of,
 };
 
 impl Binder<'_> {
@@ -196,16 +196,15 @@ impl Binder<'_> {
         columns: &[(usize, &Column)],
         scope: &dyn Scope,
     ) -> SqlResult<Vec<BoundExpr>> {
-        let items: &[ast::Expr] = match value {
-            ast::Expr::Tuple(items) => items,
-            ast::Expr::Nested(inner) if columns.len() == 1 => std::slice::from_ref(inner),
+        let items: Vec<&ast::Expr> = match value {
+            ast::Expr::Nested(inner) if columns.len() == 1 => vec![inner],
             ast::Expr::Subquery(query) => return self.tuple_of_query(query, columns, scope),
-            _ => {
-                return Err(SqlError::new(
+            value => row_of(value).ok_or_else(|| {
+                SqlError::new(
                     SqlState::FEATURE_NOT_SUPPORTED,
                     "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
-                ));
-            }
+                )
+            })?,
         };
         if items.len() != columns.len() {
             return Err(wrong_count());
