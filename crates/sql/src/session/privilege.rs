@@ -7,7 +7,8 @@ use tenant::catalog::{Acl, Catalog, DATABASE, GrantableKind, OWNER_ROLE, PUBLIC,
 
 use super::prepared::Planned;
 use super::role::distinct;
-use super::{Home, Pause, Session};
+use super::transaction::warning;
+use super::{Home, Pause, Reply, Session};
 use crate::parse::{DefaultPrivileges, GrantStatement, GrantTarget};
 use crate::plan::RelationAccess;
 
@@ -146,6 +147,7 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         statement: &GrantStatement,
+        out: &mut dyn Reply,
     ) -> Result<String, Pause> {
         let (grant, privileges, target, grantees, grant_option, granted_by) = match statement {
             GrantStatement::Membership(membership) => return self.role_statement(home, membership),
@@ -175,8 +177,19 @@ impl Session {
         let grantees = self.grantees(&catalog, grantees)?;
         for (object, kind, name, all) in self.targets(&catalog, target)? {
             self.look()?;
-            let wanted = named_privileges(privileges, all, kind)?;
+            let is_among_tables = kind == "sequence" && matches!(target, GrantTarget::Tables(_));
+            let named = if is_among_tables { all.union(Privileges::TABLE) } else { all };
+            let word = if is_among_tables { "relation" } else { kind };
+            let mut wanted = named_privileges(privileges, named, word)?;
             self.check_owner(&catalog, owner_of(&catalog, object), kind, &name)?;
+            if !all.contains(wanted) {
+                if !privileges.is_empty() {
+                    let message =
+                        format!("sequence \"{name}\" only supports USAGE, SELECT, and UPDATE privileges");
+                    self.notice(&warning(SqlState(*b"0LP01"), &message), out);
+                }
+                wanted = wanted.without(wanted.without(all));
+            }
             let grantor = owner_of(&catalog, object);
             let mut acl = acl_in(&catalog, object).unwrap_or_else(|| initial_acl(object, grantor, all));
             for grantee in &grantees {
@@ -271,7 +284,7 @@ impl Session {
                 .map(|parts| {
                     let (schema, name) = split_name(parts)?;
                     let found = catalog.resolve_relation(schema, name, &path)?;
-                    // GRANT ON TABLE takes sequences too, as PostgreSQL's does.
+                    // GRANT ON TABLE takes sequences too, as PostgreSQL's does, and gives what they have of what it names.
                     let all = if matches!(found, Relation::Sequence(_)) { Privileges::SEQUENCE } else { all };
                     Ok((found.oid(), found.kind(), name.to_owned(), all))
                 })

@@ -191,3 +191,30 @@ fn a_view_is_made_by_who_may_name_what_it_reads_and_read_by_who_owns_it_may() {
     bench.run(&mut owner, "grant select on t to guest");
     check(&mut bench, "guest", "select a from v; select a from w", false);
 }
+
+#[test]
+fn a_sequence_among_tables_is_given_what_sequences_have() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(&mut owner, "create role app login; create table t (id int); create sequence q");
+    let told = bench.run(&mut owner, "grant select, insert, update, delete on t, q to app");
+    let told: Vec<_> = told.notices.iter().map(|notice| (notice.severity(), notice.message())).collect();
+    let message = "sequence \"q\" only supports USAGE, SELECT, and UPDATE privileges";
+    assert_eq!(told, [(base::Severity::Warning, message)]);
+    check(&mut bench, "app", "insert into t values (1); select nextval('q')", false);
+    let told = bench.run(&mut owner, "revoke insert, update on table q from app");
+    assert_eq!(told.notices.len(), 1);
+    check(&mut bench, "app", "select nextval('q')", true);
+    check(&mut bench, "app", "select last_value from q", false);
+    // ALL is what there is.
+    assert!(bench.run(&mut owner, "grant all on t, q to app").notices.is_empty());
+    check(&mut bench, "app", "select nextval('q')", false);
+    for (sql, message) in [
+        ("grant insert on sequence q to app", "invalid privilege type INSERT for sequence"),
+        ("grant usage on t to app", "invalid privilege type USAGE for table"),
+        ("grant create on q to app", "invalid privilege type CREATE for relation"),
+    ] {
+        let error = bench.fail(&mut owner, sql);
+        assert_eq!((error.state().to_string().as_str(), error.message()), ("0LP01", message), "{sql}");
+    }
+}

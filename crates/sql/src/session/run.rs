@@ -313,7 +313,7 @@ impl Session {
             }
             ParsedStatement::Grant(statement) => {
                 self.await_memory(home)?;
-                self.grant_statement(home, statement)?
+                self.grant_statement(home, statement, out)?
             }
             ParsedStatement::CreateSequence(statement) => {
                 self.await_memory(home)?;
