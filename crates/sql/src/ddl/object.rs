@@ -2,7 +2,9 @@
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
+use tenant::Step;
 use tenant::catalog::{Catalog, DATABASE, EnumType, OWNER_ROLE, Relation, Schema, Table};
+use tenant::ddl::Ddl;
 use types::quote_ident;
 
 use super::extension;
@@ -167,9 +169,7 @@ pub(super) fn rename_relation(
     oid: Oid,
     to: &str,
 ) -> Result<(), Pause> {
-    refuse_views(names, |_, object| object == oid)?;
-    session.ddl(home, |ddl| ddl.rename_relation(oid, to))?;
-    rename_in_texts(session, home, names)
+    rename_named(session, home, names, oid, |ddl| ddl.rename_relation(oid, to))
 }
 
 /// Renames an enum type, and what refers to it by name.
@@ -180,8 +180,18 @@ pub(super) fn rename_type(
     oid: Oid,
     to: &str,
 ) -> Result<(), Pause> {
+    rename_named(session, home, names, oid, |ddl| Ok(ddl.rename_enum(oid, to)?))
+}
+
+fn rename_named(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    names: &Names,
+    oid: Oid,
+    rename: impl FnOnce(&mut Ddl<'_>) -> Step<()>,
+) -> Result<(), Pause> {
     refuse_views(names, |_, object| object == oid)?;
-    session.ddl(home, |ddl| Ok(ddl.rename_enum(oid, to)?))?;
+    session.ddl(home, rename)?;
     rename_in_texts(session, home, names)
 }
 
