@@ -189,6 +189,7 @@ fn one(
             let (None, name) = split(name)? else {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \".\"").into());
             };
+            session.check_create_in(&names.catalog, table.schema)?;
             object::rename_relation(session, home, &names, oid, &name)
         }
         Op::RenameConstraint { old_name, new_name } => {
@@ -282,6 +283,9 @@ fn change_owner(
     };
     let names = session.names(home);
     let owner = session.role_to_own(&names.catalog, &owner)?;
+    if let Some(relation) = names.catalog.relation(oid).filter(|relation| relation.owner() != owner) {
+        session.check_takes_over(&names.catalog, relation.schema(), owner)?;
+    }
     session.ddl(home, |ddl| Ok(ddl.set_owner(oid, owner)?))
 }
 

@@ -38,6 +38,15 @@ impl Named {
         }
     }
 
+    /// Where it is; `None` for a schema.
+    fn schema(&self) -> Option<Oid> {
+        match self {
+            Named::Relation(relation) => Some(relation.schema()),
+            Named::Type(ty) => Some(ty.schema),
+            Named::Schema(_) => None,
+        }
+    }
+
     fn name(&self) -> &str {
         match self {
             Named::Relation(relation) => relation.name(),
@@ -145,7 +154,10 @@ pub(crate) fn rename(
     let Some(found) = find(session, &names, kind, parts, if_exists, out)? else { return Ok(tag) };
     session.check_owner(&names.catalog, found.owner(), found.kind(), found.name())?;
     match found {
-        Named::Relation(relation) => rename_relation(session, home, &names, relation.oid(), to)?,
+        Named::Relation(relation) => {
+            session.check_create_in(&names.catalog, relation.schema())?;
+            rename_relation(session, home, &names, relation.oid(), to)?;
+        }
         Named::Type(ty) => rename_type(session, home, &names, ty.oid, to)?,
         Named::Schema(schema) => {
             session.check_create_schema(&names.catalog)?;
@@ -376,6 +388,11 @@ pub(crate) fn set_owner(
         )
         .with_detail(format!("Sequence \"{}\" is linked to table \"{}\".", sequence.name, table.name))
         .into());
+    }
+    if found.owner() != owner
+        && let Some(schema) = found.schema()
+    {
+        session.check_takes_over(&names.catalog, schema, owner)?;
     }
     let oid = found.oid();
     session.ddl(home, |ddl| Ok(ddl.set_owner(oid, owner)?))?;

@@ -137,10 +137,12 @@ impl Session {
 
     /// 42501 unless the role may make objects in a schema.
     pub(crate) fn check_create_in(&self, catalog: &Catalog, schema: Oid) -> SqlResult<()> {
-        let Some(found) = catalog.schema(schema) else { return Ok(()) };
-        let may = self.acts_for(catalog, found.owner)
-            || catalog.has_privileges(self.role(), found.owner, found.acl.as_ref(), Privileges::CREATE);
-        if may { Ok(()) } else { Err(denied("schema", &found.name)) }
+        if self.is_superuser(catalog) { Ok(()) } else { check_may_create(catalog, schema, self.role()) }
+    }
+
+    /// 42501 unless that role may come to own what is in a schema: it is as if it had made it there.
+    pub(crate) fn check_takes_over(&self, catalog: &Catalog, schema: Oid, owner: Oid) -> SqlResult<()> {
+        if self.is_superuser(catalog) { Ok(()) } else { check_may_create(catalog, schema, owner) }
     }
 
     pub(super) fn grant_statement(
@@ -340,6 +342,14 @@ fn schema_oid(catalog: &Catalog, name: &str) -> SqlResult<Oid> {
     catalog.schema_named(name).map(|schema| schema.oid).ok_or_else(|| {
         SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
     })
+}
+
+/// 42501 unless the role may make objects in a schema, by what was granted or as one that owns it.
+fn check_may_create(catalog: &Catalog, schema: Oid, role: Oid) -> SqlResult<()> {
+    let Some(found) = catalog.schema(schema) else { return Ok(()) };
+    let may = catalog.has_privileges(role, found.owner, None, Privileges::CREATE)
+        || catalog.has_privileges(role, found.owner, found.acl.as_ref(), Privileges::CREATE);
+    if may { Ok(()) } else { Err(denied("schema", &found.name)) }
 }
 
 /// The access list an object has now; `None` for its owner's defaults.

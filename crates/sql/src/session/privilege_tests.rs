@@ -218,3 +218,42 @@ fn a_sequence_among_tables_is_given_what_sequences_have() {
         assert_eq!((error.state().to_string().as_str(), error.message()), ("0LP01", message), "{sql}");
     }
 }
+
+#[test]
+fn what_gets_another_name_or_owner_is_as_if_it_were_made_anew() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(
+        &mut owner,
+        "create role team; create role mate login; grant team to mate; create schema s; grant usage, create on schema s to mate",
+    );
+    check(
+        &mut bench,
+        "mate",
+        "create table s.t (id serial); create view s.v as select 1 as a; create sequence s.q; create type s.e as enum ('a')",
+        false,
+    );
+    for object in ["table s.t", "view s.v", "sequence s.q", "type s.e"] {
+        check(&mut bench, "mate", &format!("alter {object} owner to team"), true);
+    }
+    bench.run(&mut owner, "revoke create on schema s from mate");
+    for renaming in [
+        "alter table s.t rename to u",
+        "alter view s.v rename to w",
+        "alter sequence s.q rename to r",
+        "alter index s.x rename to y",
+    ] {
+        if renaming.contains("index") {
+            bench.run(&mut owner, "create index x on s.t (id)");
+        }
+        check(&mut bench, "mate", renaming, true);
+    }
+    check(&mut bench, "mate", "alter table s.t rename column id to no; alter table s.t owner to mate", false);
+    bench.run(&mut owner, "grant create on schema s to team");
+    check(&mut bench, "mate", "alter table s.t rename to u; alter view s.v rename to w", false);
+    for object in ["table s.u", "view s.w", "sequence s.q", "type s.e"] {
+        check(&mut bench, "mate", &format!("alter {object} owner to team"), false);
+    }
+    // Whoever may do everything may give it to anybody.
+    bench.run(&mut owner, "create role other; alter table s.u owner to other; alter table s.u rename to t");
+}
