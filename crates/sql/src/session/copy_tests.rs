@@ -68,6 +68,13 @@ fn the_condition_of_a_copy_is_what_was_read() {
     assert_eq!(bench.run(&mut guest, "SELECT v FROM box ORDER BY v").lines(), ["'", "d"]);
 }
 
+/// A statement that is refused; `error`: its SQLSTATE and message.
+#[track_caller]
+fn check_refused(bench: &mut Bench, session: &mut Session, sql: &str, error: &str) {
+    let refused = bench.fail(session, sql);
+    assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{sql}");
+}
+
 #[test]
 fn options_that_say_nothing_here_are_refused() {
     let mut bench = Bench::new();
@@ -83,8 +90,7 @@ fn options_that_say_nothing_here_are_refused() {
         ("TO STDOUT CSV FORCE QUOTE a FORCE QUOTE b", "42601 conflicting or redundant options"),
         ("FROM STDIN (NULL 'a', null 'b')", "42601 conflicting or redundant options"),
     ] {
-        let refused = bench.fail(&mut session, &format!("COPY t {sql}"));
-        assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{sql}");
+        check_refused(&mut bench, &mut session, &format!("COPY t {sql}"), error);
     }
     bench.run(&mut session, "COPY t TO STDOUT WITH CSV HEADER FORCE QUOTE a, b NULL 'x'");
 }
@@ -121,8 +127,7 @@ fn marks_that_would_be_taken_for_data_are_refused() {
         ("FORMAT csv, DELIMITER '\"'", "22023 COPY delimiter and quote must be different"),
         ("FORMAT csv, NULL 'x\"'", "0A000 CSV quote character must not appear in the NULL specification"),
     ] {
-        let refused = bench.fail(&mut session, &format!("COPY t TO STDOUT ({options})"));
-        assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{options}");
+        check_refused(&mut bench, &mut session, &format!("COPY t TO STDOUT ({options})"), error);
     }
     for options in ["FORMAT csv, DELIMITER 'n'", "DELIMITER 'X'", "DELIMITER '|', NULL ''"] {
         bench.run(&mut session, &format!("COPY t TO STDOUT ({options})"));
