@@ -96,6 +96,42 @@ fn an_altered_interval_is_that_of_every_resource_and_is_kept() {
     work_until(&mut owner, "a second again", second);
 }
 
+/// What the history that the last query read has of its tenant: seconds of processor time, I/Os.
+static TAKEN: Mutex<(f64, f64)> = Mutex::new((0.0, 0.0));
+
+fn sums_the_history(request: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    let mut taken = (0.0, 0.0);
+    let read = request.context.ledger.history(&mut |row| {
+        match row.resource {
+            "cpu" => taken.0 += row.given,
+            "io" => taken.1 += row.given,
+            _ => {}
+        }
+        true
+    });
+    read.expect("the files are read");
+    *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = taken;
+    say(AnalyticEvent::Done(Ok(())));
+}
+
+#[test]
+fn the_intervals_under_way_when_the_server_ends_are_in_the_history() {
+    let server = TestServer::with(|config| config.analytic = Some(sums_the_history));
+    server.admin("rowhouse").ok("ALTER SERVER SET (metering_interval = '60s')");
+    server.create_tenant("acme");
+    let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
+    owner.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    for id in 0..20 {
+        owner.ok(&format!("INSERT INTO t VALUES ({id})"));
+    }
+    drop(owner);
+    let server = server.restart();
+    let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
+    owner.ok(ANALYTIC);
+    let taken = *TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(taken.0 > 0.0 && taken.1 >= 1.0, "{taken:?}");
+}
+
 /// How often a query reads the history.
 const READS: usize = 20;
 

@@ -15,6 +15,24 @@ fn collect(audit: &mut CpuAudit, now: u64) -> Vec<LedgerRow> {
     rows
 }
 
+#[test]
+fn what_is_under_way_has_its_row_when_the_server_ends() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), CpuTerms { interval: Some(Nanos(60 * SECOND)), ..terms(500) }, Nanos(0));
+    feed.tasks(id(0), 1, Nanos(0));
+    feed.used(id(0), Nanos(300 * MS), Nanos(SECOND));
+    assert!(collect(&mut audit, SECOND).is_empty(), "its interval goes on");
+    let mut finish = || {
+        let mut rows = Vec::new();
+        audit.finish(Nanos(SECOND), |row| rows.push((row.from.0, row.to.0, row.given, row.missed)));
+        rows
+    };
+    assert_eq!(finish(), [(0, SECOND, 300 * MS, 200 * MS)]);
+    assert_eq!(finish(), [], "it is told once");
+}
+
 /// Random changes of tasks on several workers, told in order of time.
 #[test]
 fn rows_equal_a_recomputation_from_the_trace() {

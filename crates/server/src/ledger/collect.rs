@@ -36,6 +36,9 @@ const PAUSE_MIN_PART: u64 = 10;
 /// Between two collections, at most: another metering interval is found in force by then.
 const PAUSE_MAX: Nanos = Nanos::from_secs(1);
 
+/// How long the server's end waits for workers that have not told of their last I/O yet.
+const LAST_WAIT_MAX: Nanos = Nanos::from_secs(1);
+
 /// The ledger's thread. Its own, since with thousands of tenants a collection takes milliseconds, which no worker has.
 pub(crate) struct LedgerThread {
     stop: ShutdownSignal,
@@ -61,7 +64,7 @@ impl LedgerThread {
                         break;
                     }
                 }
-                collector.finish();
+                collector.finish().await;
             });
             env::block_on(&env, collected);
         };
@@ -198,23 +201,11 @@ impl Collector {
             self.cpu.collect(now, |row| ended.push(row));
             self.judged.cpu = now;
         }
-        let mut of_io = Vec::new();
-        self.io.collect(&shared.io_accounts, now, &mut of_io);
-        self.judged.io = self.io.judged_through();
-        for row in of_io {
-            if let Some(account) = self.account(row.ledger.tenant) {
-                account.totals.io_bytes += row.usage.given.bytes().0;
-            }
-            ended.push(row.ledger);
-        }
+        self.collect_io(&shared, now, &mut ended);
         if self.memory.next_end().is_none_or(|end| end <= now) {
             self.memory.collect(now, system_over(&shared), |row| ended.push(row.ledger));
         }
-        for row in self.work_memory.collect(&shared.work_memory, interval, now) {
-            let minute = minute_of(&self.env, now);
-            self.rollup.add_samples(row.ledger.tenant, Sampled::WorkMemory, &row.needs, minute);
-            ended.push(row.ledger);
-        }
+        self.collect_work_memory(&shared, interval, now, &mut ended);
         let mut is_news = !ended.is_empty() || are_names_new;
         self.add(&shared, ended);
         is_news |= self.forget_old(now);
@@ -241,6 +232,32 @@ impl Collector {
         Some(cpu_end.min(memory_end).min(self.io.next_end(now)).min(self.work_memory.next_end(interval)))
     }
 
+    fn collect_io(&mut self, shared: &Shared, now: Nanos, ended: &mut Vec<LedgerRow>) {
+        let mut of_io = Vec::new();
+        self.io.collect(&shared.io_accounts, now, &mut of_io);
+        self.judged.io = self.io.judged_through();
+        for row in of_io {
+            if let Some(account) = self.account(row.ledger.tenant) {
+                account.totals.io_bytes += row.usage.given.bytes().0;
+            }
+            ended.push(row.ledger);
+        }
+    }
+
+    fn collect_work_memory(
+        &mut self,
+        shared: &Shared,
+        interval: Nanos,
+        now: Nanos,
+        ended: &mut Vec<LedgerRow>,
+    ) {
+        for row in self.work_memory.collect(&shared.work_memory, interval, now) {
+            let minute = minute_of(&self.env, now);
+            self.rollup.add_samples(row.ledger.tenant, Sampled::WorkMemory, &row.needs, minute);
+            ended.push(row.ledger);
+        }
+    }
+
     /// What is remembered of a tenant, to be changed; `None` of one that is gone.
     fn account(&mut self, tenant: TenantId) -> Option<&mut Account> {
         self.names.get(tenant)?;
@@ -254,8 +271,30 @@ impl Collector {
         }
     }
 
+    /// Takes in what there is of the intervals under way, which end now: the server does, and its workers are there yet.
+    async fn end_intervals(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut ended = Vec::new();
+        let began = env::now();
+        let end = self.io.end_intervals(began);
+        loop {
+            let now = env::now();
+            self.collect_io(&shared, now, &mut ended);
+            if self.io.judged_through() >= end || now - began >= LAST_WAIT_MAX {
+                break;
+            }
+            env::sleep(self.io.next_end(now) - now).await;
+        }
+        let now = env::now();
+        self.cpu.finish(now, |row| ended.push(row));
+        self.memory.finish(now, system_over(&shared), |row| ended.push(row.ledger));
+        self.collect_work_memory(&shared, Nanos(0), now, &mut ended);
+        self.add(&shared, ended);
+    }
+
     /// Writes what there is of the present minute: the server ends.
-    fn finish(&mut self) {
+    async fn finish(&mut self) {
+        self.end_intervals().await;
         let rest = self.rollup.take_all();
         let minute = minute_of(&self.env, self.env.now());
         self.write(rest, minute);

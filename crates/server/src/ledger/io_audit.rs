@@ -54,6 +54,14 @@ impl IoAudit {
         }
     }
 
+    /// Has the intervals under way end a moment after `now`, for good: the server does. Returns when; [`IoAudit::collect`] has their rows then.
+    pub(super) fn end_intervals(&self, now: Nanos) -> Nanos {
+        // Another length begins with an interval of its own; how long that is is of no matter any more.
+        let interval = self.governing.intervals().interval();
+        self.governing.set_interval(interval + Nanos(1), now);
+        self.governing.intervals().end_after(now)
+    }
+
     /// Forgets the tenants that are not there any more. Looks at all there were.
     pub(super) fn forget_gone(&mut self, is_there: impl Fn(TenantId) -> bool) {
         self.elsewhere.iter_mut().for_each(|meter| meter.retain(&is_there));

@@ -130,7 +130,17 @@ impl CpuAudit {
     /// middle of a change is left for the next call, its interval with it.
     ///
     /// Looks at every tenant, idle or not: intervals of one length end together ([`end_of_interval`]), so that it is done once in an interval.
-    pub fn collect(&mut self, now: Nanos, mut each: impl FnMut(LedgerRow)) {
+    pub fn collect(&mut self, now: Nanos, each: impl FnMut(LedgerRow)) {
+        self.collect_those(now, false, each);
+    }
+
+    /// As [`CpuAudit::collect`], and every interval under way ends now: the server does.
+    pub fn finish(&mut self, now: Nanos, each: impl FnMut(LedgerRow)) {
+        self.collect_those(now, true, each);
+    }
+
+    /// `all`: also of the intervals that have not ended, which do then.
+    fn collect_those(&mut self, now: Nanos, all: bool, mut each: impl FnMut(LedgerRow)) {
         self.take_in_changes();
         let time = now - self.collected_at;
         let mut demand = Demand::clone(&self.demand);
@@ -150,7 +160,7 @@ impl CpuAudit {
         self.records.retain_mut(|record| {
             let meter = record.meter.clone();
             let mut in_force = meter.in_force();
-            if record.is_cut && (now >= record.end || in_force.ended) {
+            if record.is_cut && (all || now >= record.end || in_force.ended) {
                 in_force.advance(now);
                 if let Some(row) = record.end_interval(&mut in_force, demand, cores, limits_held, now) {
                     each(row);

@@ -76,7 +76,23 @@ impl MemoryAudit {
     /// Gives `each` the rows of the intervals that have ended by `now`. Call it when [`MemoryAudit::next_end`] comes. An interval goes on until 1,000 sampled references
     /// were seen in it, for less is no evidence; it begins anew while there are none. `system_over` is what the internal tenant
     /// holds beyond its own promise. Tenants of whom nothing was counted since the last call cost a word to read.
-    pub fn collect(&mut self, now: Nanos, system_over: ByteCount, mut each: impl FnMut(MemoryRow)) {
+    pub fn collect(&mut self, now: Nanos, system_over: ByteCount, each: impl FnMut(MemoryRow)) {
+        self.collect_those(now, system_over, false, each);
+    }
+
+    /// As [`MemoryAudit::collect`], and every interval that has evidence enough ends now: the server does.
+    pub fn finish(&mut self, now: Nanos, system_over: ByteCount, each: impl FnMut(MemoryRow)) {
+        self.collect_those(now, system_over, true, each);
+    }
+
+    /// `all`: also of the intervals that have not ended, which do then.
+    fn collect_those(
+        &mut self,
+        now: Nanos,
+        system_over: ByteCount,
+        all: bool,
+        mut each: impl FnMut(MemoryRow),
+    ) {
         let last = std::mem::replace(&mut self.now, now);
         let (records, open) = (&mut self.records, &mut self.open);
         let mut demanded = 0u64;
@@ -119,7 +135,7 @@ impl MemoryAudit {
             let Some(record) = records.get_mut(tenant).filter(|record| !record.is_quiet) else {
                 return false;
             };
-            if now < end_of_interval(record.from, reader.interval_of(&record.terms)) {
+            if !all && now < end_of_interval(record.from, reader.interval_of(&record.terms)) {
                 return true;
             }
             ended.push((*tenant, record.terms, record.from, record.since_begin()));
