@@ -432,15 +432,15 @@ fn forgotten(lag: Stamp, since: Nanos) -> Stamp {
     Stamp(mul_div(beyond.0, since.0.min(LAG_FORGOTTEN_IN.0), LAG_FORGOTTEN_IN.0))
 }
 
-/// A tag under another rate. `debt_max` is how long what a limit remembers may last; `None` of a reservation.
+/// A tag under another rate. `debt_max` is how long what a limit remembers may last; `None` of a reservation, of which debts take [`DEBT_MAX`].
 pub(super) fn rebased(tag: Stamp, before: Rate, after: Rate, debt_max: Option<Stamp>, now: Stamp) -> Stamp {
     let ahead = if before.is_some() && after.is_some() {
         Stamp(mul_div(tag.minus(now).0, before.0, after.0))
     } else {
         Stamp(0)
     };
-    // A lower limit makes no debt longer than a debt may be; what was longer already, one large request, stays as long.
-    let ahead = debt_max.map_or(ahead, |max| ahead.min(max.max(tag.minus(now))));
+    // A lower rate makes no debt longer than a debt may be; what was longer already, one large request, stays as long.
+    let ahead = ahead.min(debt_max.unwrap_or(DEBT_MAX).max(tag.minus(now)));
     if ahead > Stamp(0) || debt_max.is_none() { now.plus(ahead) } else { tag.min(now) }
 }
 

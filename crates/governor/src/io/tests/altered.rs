@@ -2,9 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use base::ByteCount;
+
 use super::facts::{ONE, issue_all, ms, promise, queue_up, submit, volume};
 use crate::fixture::tenant_id;
-use crate::io::{LimitDebt, Next};
+use crate::io::{IoCost, LimitDebt, Next};
 use crate::promise::IoPromise;
 
 /// A promise that is put in force again and again, as it is or with other figures, gains its tenant nothing.
@@ -31,6 +33,20 @@ fn a_promise_that_is_altered_again_and_again_gains_nothing() {
         // Half; of twice the weight half of the time, three fifths, or twice as much while it is in force.
         assert!((148..=most).contains(&issued[0]), "{issued:?} with {altered:?}");
     }
+}
+
+/// What was done for a tenant takes a second of its reservation at most, also of one that becomes a thousandth meanwhile.
+#[test]
+fn a_lower_reservation_makes_no_debt_longer() {
+    let (volume, mut queue) = volume(1);
+    let [reserved, spare] = [0, 1].map(tenant_id);
+    volume.set_promise(reserved, &promise(10_000), 0, ms(0));
+    let done = IoCost::of_many(10_000, ByteCount::from_mib(80));
+    queue.charge_done(reserved, done, LimitDebt::OfTurn, ms(0));
+    volume.set_promise(reserved, &promise(10), 0, ms(0));
+    queue_up(&mut queue, spare, 90..92, ms(1010));
+    queue_up(&mut queue, reserved, 0..2, ms(1010));
+    assert_eq!(issue_all(&mut queue, ms(1010)), [0, 90, 91, 1]);
 }
 
 /// A reservation above the limit gathers no lateness while the limit holds: others that are due have not to wait behind it.
