@@ -73,6 +73,8 @@ pub(super) enum Message {
     Forget(TenantId),
     /// Processor time that a thread which stands in no queue took for a tenant.
     Charge(TenantId, Nanos),
+    /// Processor time that was taken for a tenant before anybody could be charged.
+    MeterPast(TenantId, Nanos),
     /// What an analytical thread that leaves took since it was last charged.
     ChargeProxy(Account, Nanos),
     /// So many more analytical threads would work for the tenant, if others had not theirs.
@@ -333,6 +335,12 @@ impl WorkerHandle {
     /// Charges a tenant for processor time that a thread took for it which stands in none of this worker's queues.
     pub(crate) fn charge(&self, tenant: TenantId, used: Nanos) {
         self.0.send(Message::Charge(tenant, used));
+    }
+
+    /// Has the ledger count processor time that was taken for a tenant before its home was there. Nothing of it is held against what the tenant has to
+    /// do now: it is past, and would seem to be of the present.
+    pub(crate) fn meter_past(&self, tenant: TenantId, used: Nanos) {
+        self.0.send(Message::MeterPast(tenant, used));
     }
 
     /// Processor time charged so far to all tenants together, what was taken back later included. O(1), from any thread.

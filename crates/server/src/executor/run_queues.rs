@@ -342,6 +342,11 @@ impl RunQueues {
         self.scheduler.charge(account.tenant, used, now);
     }
 
+    /// Has the meter alone count processor time.
+    pub(super) fn meter_past(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
+        self.feed.used(tenant, used, now);
+    }
+
     /// Ends an accounting interval in which the worker's thread used `thread_cpu` by its own clock. What polls were
     /// charged beyond that (the thread was preempted) goes back in proportion to the time; what is missing (system
     /// calls for sockets and disk, the executor itself) is charged in proportion to the polls. So the charges add up to

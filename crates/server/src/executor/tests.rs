@@ -84,6 +84,20 @@ fn what_a_thread_outside_took_is_charged_by_the_worker() {
 }
 
 #[test]
+fn what_is_past_is_on_the_ledger_and_held_against_nobody() {
+    let (env, governing) = (Env::real(), governing());
+    let mut worker = Worker::new(&env, WorkerId(0), &governing).unwrap();
+    let mut audit = governor::CpuAudit::new(governing.cpu.meters().clone(), 2, env.now());
+    let took = Nanos::from_secs(5);
+    worker.handle().meter_past(A, took);
+    worker.turn(Some(Nanos(0))).unwrap();
+    let mut given = Vec::new();
+    audit.finish(env.now(), |row| given.push((row.tenant, row.given)));
+    assert_eq!(given.iter().find(|(tenant, _)| *tenant == A), Some(&(A, took.0)));
+    assert!(worker.handle().account_if_known(A).is_none() && worker.handle().charged() < took);
+}
+
+#[test]
 fn panic_ends_its_task_alone() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

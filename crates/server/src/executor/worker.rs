@@ -495,6 +495,7 @@ impl Worker {
                     let account = self.local.shared.account(tenant);
                     queues.charge_exact(&account, used, self.local.now.get());
                 }
+                Message::MeterPast(tenant, used) => queues.meter_past(tenant, used, self.local.now.get()),
                 Message::ChargeProxy(account, used) => {
                     queues.charge_exact(&account, used, self.local.now.get());
                     self.local.shared.count_charged_to_proxy(used);

@@ -5,7 +5,8 @@
 //! and made durable; its home takes it over when the tenant is opened, and replays the rest. Nothing is written. A head start
 //! that fails, or that nobody could begin, is none: the home reads root and log by itself, and meets what was wrong.
 //!
-//! The thread's time is charged to nobody: the workers have nothing to do yet, or run with priority.
+//! What the threads take is on the tenant's ledger once its home takes over ([`HeadStarts::take_time`]), and holds nobody up: it was before there was anybody, or beside workers that run
+//! with priority.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use base::{ByteCount, TenantId, VolumeNo};
+use base::{ByteCount, Nanos, TenantId, VolumeNo};
 use env::{Env, JoinHandle};
 use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
@@ -32,6 +33,8 @@ pub(crate) struct HeadStarts(Arc<State>);
 #[derive(Default)]
 struct State {
     tenants: Mutex<FxHashMap<TenantId, HeadStart>>,
+    /// Processor time that head starts took, whatever came of them, of tenants that have not been told of it.
+    took: Mutex<FxHashMap<TenantId, Nanos>>,
     stopped: AtomicBool,
 }
 
@@ -74,7 +77,11 @@ impl HeadStarts {
                 return;
             }
             let Some(under_way) = self.claim(tenant) else { continue };
-            match self.replay(run, tenant).await {
+            // The thread does nothing else.
+            let began = run.env.clock.thread_cpu();
+            let replayed = self.replay(run, tenant).await;
+            self.add_time(tenant, run.env.clock.thread_cpu() - began);
+            match replayed {
                 Ok(Some((path, replayed))) => under_way.done(path, replayed),
                 Ok(None) => {}
                 // Its home will say so where it matters.
@@ -90,7 +97,9 @@ impl HeadStarts {
         let env = run.env.charging(&run.io_accounts.of(id, volume));
         let mut tenant = Tenant::open(&env, &path, id).await?;
         tenant.charge_to(&run.memory);
-        let mut sorted = match SortedAhead::begin(&run.env, RecordSorter::new(&tenant, &run.redo)) {
+        let sorter = RecordSorter::new(&tenant, &run.redo);
+        let starts = self.clone();
+        let mut sorted = match SortedAhead::begin(&run.env, sorter, move |took| starts.add_time(id, took)) {
             Ok(sorted) => sorted,
             Err(error) => {
                 tracing::debug!(tenant = id.0, %error, "no thread for a head start");
@@ -106,6 +115,19 @@ impl HeadStarts {
 
     fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, HeadStart>> {
         self.0.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_took(&self) -> MutexGuard<'_, FxHashMap<TenantId, Nanos>> {
+        self.0.took.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_time(&self, tenant: TenantId, took: Nanos) {
+        *self.lock_took().entry(tenant).or_default() += took;
+    }
+
+    /// The processor time that the tenant's head start took, once: whoever asks charges it.
+    pub(crate) fn take_time(&self, id: TenantId) -> Nanos {
+        self.lock_took().remove(&id).unwrap_or_default()
     }
 
     fn is_stopped(&self) -> bool {
@@ -143,6 +165,7 @@ impl HeadStarts {
         let mut tenants = self.lock();
         if !matches!(tenants.get(&id), Some(HeadStart::UnderWay(_))) {
             tenants.insert(id, HeadStart::Over);
+            self.lock_took().remove(&id);
         }
     }
 }
@@ -169,7 +192,12 @@ struct SortedAhead {
 }
 
 impl SortedAhead {
-    fn begin(env: &Env, mut sorter: RecordSorter) -> std::io::Result<SortedAhead> {
+    /// `ended` is told what the thread took, before it is joined.
+    fn begin(
+        env: &Env,
+        mut sorter: RecordSorter,
+        ended: impl FnOnce(Nanos) + Send + 'static,
+    ) -> std::io::Result<SortedAhead> {
         let (mut to, batches) = mpsc::channel(0);
         let on_thread = env.clone();
         let sort = async move {
@@ -181,7 +209,10 @@ impl SortedAhead {
                 }
             }
         };
-        let body = move || env::block_on(&on_thread, sort);
+        let body = move || {
+            env::block_on(&on_thread, sort);
+            ended(on_thread.clock.thread_cpu());
+        };
         let thread = env.threads.spawn("head-start-sort", None, Box::new(body))?;
         Ok(SortedAhead { batches: Some(batches), thread: Some(thread) })
     }

@@ -697,6 +697,10 @@ impl Home {
         let shared = self.shared()?;
         let earlier = self.cell.with(|state| matches!(state.redo, Redo::OfEarlierStarts));
         let begun = if earlier { shared.head_starts.take(self.id, &self.path).await } else { None };
+        let took = shared.head_starts.take_time(self.id);
+        if took > Nanos(0) {
+            self.worker().meter_past(self.id, took);
+        }
         let mut tenant = match begun {
             Some(begun) => {
                 self.cell.with(|state| state.logged += ByteCount(1));
