@@ -145,7 +145,7 @@ impl Server {
         }
         let volumes = config.volumes.iter().map(|(_, dir)| dir);
         let dirs = std::iter::once(&config.data_dir).chain(volumes).chain(&config.log_dir);
-        let reserves = dirs.map(|dir| SpaceReserve::new(&env.disk, dir, config.space_reserve)).collect();
+        let reserves = SpaceReserve::of_volumes(&env.disk, dirs, config.space_reserve);
         let of_history = env.charging(&io_accounts.of(TenantId::SYSTEM, DATA_VOLUME));
         let history = History::new(of_history.disk, &config.data_dir);
         let volumes =

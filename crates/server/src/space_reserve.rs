@@ -39,6 +39,21 @@ impl SpaceReserve {
         Arc::new(reserve)
     }
 
+    /// Those of volumes in these directories, by volume: volumes in one directory have one together. Blocks.
+    pub(crate) fn of_volumes<'a>(
+        disk: &Arc<dyn Disk>,
+        dirs: impl IntoIterator<Item = &'a PathBuf>,
+        len: ByteCount,
+    ) -> Vec<Arc<SpaceReserve>> {
+        let mut reserves: Vec<Arc<SpaceReserve>> = Vec::new();
+        for dir in dirs {
+            let path = dir.join(RESERVE_FILE);
+            let there = reserves.iter().find(|reserve| reserve.path == path).cloned();
+            reserves.push(there.unwrap_or_else(|| SpaceReserve::new(disk, dir, len)));
+        }
+        reserves
+    }
+
     /// Whether the volume is full and what was set aside is given out.
     pub(crate) fn is_spent(&self) -> bool {
         self.spent.load(Ordering::Relaxed)
@@ -90,6 +105,17 @@ mod tests {
     use env::sim::World;
 
     use super::*;
+
+    #[test]
+    fn volumes_in_one_directory_are_full_together() {
+        let world = World::new(2);
+        let disk = world.env().disk;
+        let dirs = ["/data", "/fast", "/data/", "/log"].map(PathBuf::from);
+        dirs.iter().for_each(|dir| disk.create_dir_all(dir).unwrap());
+        let reserves = SpaceReserve::of_volumes(&disk, &dirs, ByteCount(256 << 10));
+        assert!(reserves[2].release());
+        assert_eq!(reserves.iter().map(|one| one.is_spent()).collect::<Vec<_>>(), [true, false, true, false]);
+    }
 
     #[test]
     fn what_was_set_aside_is_there_when_the_disk_is_full_and_taken_back_afterwards() {
