@@ -147,7 +147,7 @@ impl Server {
         let dirs = std::iter::once(&config.data_dir).chain(volumes).chain(&config.log_dir);
         let reserves = SpaceReserve::of_volumes(&env.disk, dirs, config.space_reserve);
         let of_history = env.charging(&io_accounts.of(TenantId::SYSTEM, DATA_VOLUME));
-        let history = History::new(of_history.disk, &config.data_dir);
+        let history = History::new(of_history.disk, &config.data_dir).with_volumes(config.volume_names());
         let volumes =
             Volumes::new(&config, VolumeCalibration::look_at_all(env, &config), governing.io.clone());
         let shared = Arc::new(Shared {

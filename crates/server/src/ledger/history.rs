@@ -22,6 +22,8 @@ use base::{ByteCount, TenantId};
 use env::{Disk, Env, File, IoAccount, OpenMode};
 use governor::{Resource, Retention, RollUpBlock, RollUpRow, RollUpSegment, RollUpStep, WallMinute};
 
+use super::volume_numbers::VolumeNumbers;
+
 /// Name of the directory.
 const DIR: &str = "ledger";
 const SUFFIX: &str = ".rollup";
@@ -38,6 +40,8 @@ const MINUTE_SPREAD_MAX: u32 = 60;
 pub(crate) struct History {
     disk: Arc<dyn Disk>,
     dir: Arc<Path>,
+    /// Or why it is not known which volumes rows are of.
+    volumes: Arc<io::Result<VolumeNumbers>>,
 }
 
 /// For the one that writes.
@@ -52,6 +56,8 @@ pub(super) struct HistoryWriter {
     failed: Option<(u32, u64)>,
     /// Whether the wall's clock says how old what is kept is.
     is_clock_steady: bool,
+    /// The files' list of volumes has those of this start.
+    are_volumes_stored: bool,
 }
 
 struct Segment {
@@ -62,12 +68,34 @@ struct Segment {
 
 impl History {
     pub(crate) fn new(disk: Arc<dyn Disk>, data_dir: &Path) -> History {
-        History { disk, dir: data_dir.join(DIR).into() }
+        let volumes = Arc::new(Ok(VolumeNumbers::default()));
+        History { disk, dir: data_dir.join(DIR).into(), volumes }
+    }
+
+    /// For a start with these volumes, by number. Blocks for a small read.
+    pub(crate) fn with_volumes<'n>(self, names: impl Iterator<Item = &'n str>) -> History {
+        let volumes = VolumeNumbers::load(&*self.disk, &self.dir, names.map(str::to_owned).collect());
+        if let Err(error) = &volumes {
+            tracing::error!(%error, "the ledger's history can be neither read nor written");
+        }
+        History { volumes: Arc::new(volumes), ..self }
+    }
+
+    fn volumes(&self) -> io::Result<&VolumeNumbers> {
+        match &*self.volumes {
+            Ok(volumes) => Ok(volumes),
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        }
+    }
+
+    /// The names of the volumes in rows, by number: those of this start, then those of earlier ones.
+    pub(super) fn volume_names(&self) -> &[String] {
+        self.volumes().map_or(&[], VolumeNumbers::names)
     }
 
     /// The same files, their reading charged to somebody else.
     pub(super) fn charged_to(&self, env: &Env, account: &Arc<IoAccount>) -> History {
-        History { disk: env.charging(account).disk, dir: self.dir.clone() }
+        History { disk: env.charging(account).disk, ..self.clone() }
     }
 
     fn path(&self, day: u32) -> PathBuf {
@@ -178,12 +206,14 @@ impl History {
 
     /// The blocks of a day that are whole; what is damaged ends the file. `None` if there is none: it was dropped meanwhile.
     fn blocks(&self, day: u32) -> io::Result<Option<Blocks>> {
+        self.volumes()?;
         let file = match self.disk.open(&self.path(day), OpenMode::Read, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
         let len = file.len()?;
-        Ok(Some(Blocks { file, len, read: 0, pieces: Vec::new(), begin: 0, whole_len: 0 }))
+        let volumes = self.volumes.clone();
+        Ok(Some(Blocks { file, len, read: 0, pieces: Vec::new(), begin: 0, whole_len: 0, volumes }))
     }
 }
 
@@ -198,6 +228,7 @@ struct Blocks {
     begin: usize,
     /// Bytes of the blocks so far.
     whole_len: u64,
+    volumes: Arc<io::Result<VolumeNumbers>>,
 }
 
 impl Blocks {
@@ -243,7 +274,10 @@ impl Blocks {
         let Ok(block) = RollUpBlock::decode(encoded) else { return Ok(None) };
         self.begin += HEAD_LEN + len;
         self.whole_len += (HEAD_LEN + len) as u64;
-        Ok(Some(block))
+        Ok(Some(match &*self.volumes {
+            Ok(volumes) => volumes.of_files(block),
+            Err(_) => block,
+        }))
     }
 }
 
@@ -278,7 +312,16 @@ impl HistoryWriter {
             }
             segments.push(Segment { day, resolution, bytes: ByteCount(blocks.whole_len) });
         }
-        Ok(HistoryWriter { history, retention, segments, open: None, failed: None, is_clock_steady: true })
+        let (is_clock_steady, are_volumes_stored) = (true, false);
+        Ok(HistoryWriter {
+            history,
+            retention,
+            segments,
+            open: None,
+            failed: None,
+            is_clock_steady,
+            are_volumes_stored,
+        })
     }
 
     /// Whether the wall's clock is to be believed for how old what is kept is: while it is not, nothing is dropped for its age.
@@ -295,12 +338,12 @@ impl HistoryWriter {
             return Ok(());
         }
         self.cut_failed()?;
+        let bytes = self.as_stored(block.clone())?;
         let day = now.0 / MINUTES_A_DAY;
         let (file, at) = match self.open.take() {
             Some((of, file, at)) if of == day => (file, at),
             _ => self.open_day(day)?,
         };
-        let bytes = sealed(block);
         self.failed = Some((day, at));
         file.write_at(&bytes, at)?;
         file.sync_data_blocking()?;
@@ -312,6 +355,16 @@ impl HistoryWriter {
             tracing::warn!(%error, "the ledger's history has more than is kept of it");
         }
         Ok(())
+    }
+
+    /// The bytes of a block. After `Ok` the files have the names of the volumes in it.
+    fn as_stored(&mut self, block: RollUpBlock) -> io::Result<Vec<u8>> {
+        let volumes = self.history.volumes()?;
+        if !self.are_volumes_stored {
+            volumes.store(&*self.history.disk, &self.history.dir)?;
+            self.are_volumes_stored = true;
+        }
+        Ok(sealed(&volumes.to_files(block)))
     }
 
     fn cut_failed(&mut self) -> io::Result<()> {
@@ -371,7 +424,8 @@ impl HistoryWriter {
                 }
                 Some(RollUpStep::Merge { segment, minutes }) => {
                     let day = self.segments[segment].day;
-                    let bytes = sealed(&self.history.merged([day], None, minutes)?);
+                    let merged = self.history.merged([day], None, minutes)?;
+                    let bytes = self.as_stored(merged)?;
                     self.history.disk.write_small_atomic(&self.history.path(day), &bytes, 0o600)?;
                     self.segments[segment] =
                         Segment { day, resolution: minutes, bytes: ByteCount(bytes.len() as u64) };
@@ -396,10 +450,24 @@ pub(super) mod tests {
         block_of(TenantId(16), minute, given)
     }
 
-    fn block_of(tenant: TenantId, minute: u32, given: u64) -> RollUpBlock {
+    pub(in crate::ledger) fn block_of(tenant: TenantId, minute: u32, given: u64) -> RollUpBlock {
+        block_about(Resource::Cpu, tenant, minute, given)
+    }
+
+    /// The same of I/O.
+    pub(in crate::ledger) fn io_block_of(
+        tenant: TenantId,
+        volume: u32,
+        minute: u32,
+        given: u64,
+    ) -> RollUpBlock {
+        block_about(Resource::Io { volume }, tenant, minute, given)
+    }
+
+    fn block_about(resource: Resource, tenant: TenantId, minute: u32, given: u64) -> RollUpBlock {
         let row = LedgerRow {
             tenant,
-            resource: Resource::Cpu,
+            resource,
             from: Nanos(0),
             to: Nanos::from_secs(1),
             promised: 10,
@@ -588,5 +656,51 @@ pub(super) mod tests {
         let again = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
         assert_eq!(again.segments[0].bytes.0, writer.segments[0].bytes.0);
         assert_eq!(rows(&history, Some(TenantId(1_000))).len(), 4);
+    }
+
+    #[test]
+    fn rows_stay_with_their_volumes_whatever_another_start_has() {
+        let world = World::new(9);
+        let env = world.env();
+        let history = || History::new(env.disk.clone(), Path::new("/data"));
+        let of = |names: &str| history().with_volumes(names.split(' '));
+        let (tenant, first) = (TenantId(16), DAY * MINUTES_A_DAY);
+        let append = |history: History, volume: u32, minute: u32| {
+            let mut writer = HistoryWriter::open(history, Retention::default()).unwrap();
+            let block = io_block_of(tenant, volume, first + minute, 1);
+            writer.append(&block, WallMinute(first + minute))
+        };
+        // The first is of a release that had no names in its files.
+        append(history(), 1, 0).unwrap();
+        append(of("default log"), 1, 1).unwrap();
+        append(of("default fast log"), 2, 2).unwrap();
+        append(of("default fast log"), 1, 3).unwrap();
+        append(of("default slow fast log"), 1, 4).unwrap();
+        let told = |history: &History| {
+            let mut told = Vec::new();
+            let mut note = |row: &RollUpRow| {
+                let Resource::Io { volume } = row.resource else { unreachable!("all are of I/O") };
+                told.push(history.volume_names()[volume as usize].clone());
+                true
+            };
+            history.each_row(None, &mut note).map(|()| told)
+        };
+        for names in ["default log", "default fast slow log", "default log fast slow", "default new log"] {
+            assert_eq!(told(&of(names)).unwrap(), ["log", "log", "log", "fast", "slow"], "{names}");
+        }
+        // What an hour is merged of is written anew.
+        let bytes_max = ByteCount(5 * sealed(&io_block_of(tenant, 1, first, 1)).len() as u64);
+        let retention = Retention { minutes: 3 * MINUTES_A_DAY, bytes_max };
+        let mut writer = HistoryWriter::open(of("default slow log"), retention).unwrap();
+        let next_day = first + MINUTES_A_DAY;
+        writer.append(&io_block_of(tenant, 0, next_day, 1), WallMinute(next_day)).unwrap();
+        assert_eq!(told(&of("default log")).unwrap(), ["log", "fast", "slow", "default"]);
+        // A list that cannot be read: nobody knows whose rows are.
+        let list = Path::new("/data/ledger/volumes");
+        env.disk.write_small_atomic(list, b"[", 0o600).unwrap();
+        assert!(of("default log").each_row(None, &mut |_| true).is_err());
+        assert!(HistoryWriter::open(of("default log"), Retention::default()).is_err());
+        env.disk.remove(list).unwrap();
+        append(of("default log"), 0, 5).unwrap();
     }
 }

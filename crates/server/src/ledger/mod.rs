@@ -17,6 +17,7 @@ mod recent;
 mod statement_totals;
 mod totals;
 mod unwritten;
+mod volume_numbers;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

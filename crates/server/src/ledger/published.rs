@@ -153,7 +153,7 @@ impl View {
             let rows = self.history.read_day(day, self.of).map_err(unreadable)?.rows;
             let entry = |row: &RollUpRow| {
                 let name = self.published.names.get(row.tenant)?;
-                Some(history_of(row, name, &self.published.volumes))
+                Some(history_of(row, name, self.history.volume_names()))
             };
             if !each(rows.iter().filter_map(entry).collect()) {
                 break;
@@ -181,19 +181,21 @@ impl LedgerRows for View {
     }
 
     fn history(&self, each: &mut dyn FnMut(HistoryEntry) -> bool) -> SqlResult<()> {
+        let history = self.own_history();
         let mut give = |row: &RollUpRow| {
             let name = self.published.names.get(row.tenant);
-            name.is_none_or(|name| each(history_of(row, name, &self.published.volumes)))
+            name.is_none_or(|name| each(history_of(row, name, history.volume_names())))
         };
-        self.own_history().each_row(self.of, &mut give).map_err(unreadable)
+        history.each_row(self.of, &mut give).map_err(unreadable)
     }
 
     fn advice(&self, tenant: &str, p99: Option<Nanos>) -> SqlResult<Vec<AdviceEntry>> {
         let Some(shared) = self.shared.upgrade() else { return Ok(Vec::new()) };
         let candidates = Candidates::of(&shared, self.of, tenant)?;
-        let recorded = self.own_history().read(candidates.tenant).map_err(unreadable)?;
+        let history = self.own_history();
+        let recorded = history.read(candidates.tenant).map_err(unreadable)?;
         let curve = shared.memory_meters.curve(candidates.tenant);
-        Ok(candidates.advise(&recorded, &curve, p99, &self.published.volumes))
+        Ok(candidates.advise(&recorded, &curve, p99, history.volume_names()))
     }
 
     fn statements(&self) -> Vec<StatementRow> {
