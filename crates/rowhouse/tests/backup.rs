@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -220,6 +221,19 @@ fn a_backup_that_is_told_to_end_leaves_nothing() {
         assert!(told.expect("kill can be run").success());
         assert!(!backup.wait().expect("it ends").success(), "{signal}");
         assert_eq!(there(), 0, "{signal}");
+        // One whose reader stands still.
+        let mut backup = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+            .args(["backup", "--url", &url, "--tenant", "acme", "--to", "-"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary can be run");
+        let unread = backup.stdout.as_mut().expect("it is a pipe");
+        unread.read_exact(&mut [0; 1]).expect("a backup begins");
+        std::thread::sleep(Duration::from_millis(300));
+        let told = Command::new("kill").args([signal, &backup.id().to_string()]).status();
+        assert!(told.expect("kill can be run").success());
+        eventually("it ends", || backup.try_wait().expect("it is a child").is_some());
     }
 }
 

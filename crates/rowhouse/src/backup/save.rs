@@ -55,15 +55,19 @@ struct Outcome {
 /// # Errors
 /// The server refuses, the file cannot be written, or what came is no whole backup: no file is left then.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    // Nobody may read from a pipe yet: while that is waited for, a signal ends the program as any other.
     let special = Sink::special(&args.to)?;
-    let interrupt = env::Env::real().threads.shutdown_signal();
-    let outcome = block_on(async {
-        tokio::select! {
-            outcome = save(args, special) => outcome,
-            () = interrupt.wait() => Err("interrupted; no backup was left".into()),
-        }
-    })?;
+    let outcome = if special.is_some() || args.to == DASH {
+        // Nobody may read, and nothing is to be put away: a signal ends the program as any other.
+        block_on(save(args, special))?
+    } else {
+        let interrupt = env::Env::real().threads.shutdown_signal();
+        block_on(async {
+            tokio::select! {
+                outcome = save(args, special) => outcome,
+                () = interrupt.wait() => Err("interrupted; no backup was left".into()),
+            }
+        })?
+    };
     let report = if args.json {
         serde_json::to_string_pretty(&outcome)?
     } else {
