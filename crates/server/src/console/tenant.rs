@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use base::{Nanos, SessionId, TenantId};
+use base::{Nanos, Oid, SessionId, TenantId, TreeId};
 use governor::{Promise, PromiseKey};
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value, json};
 use sql::session::{AdviceEntry, BackendRow, StatementFigures, relation_name};
 use tenant::Tenant;
@@ -205,10 +206,11 @@ pub(super) async fn locks(
 /// At home.
 fn lock_rows(tenant: &Tenant) -> Vec<Value> {
     let records = tenant.lock_records();
+    let of_rows = names_of_trees(tenant, &records);
     let row = |record: &LockRecord| {
         json!({
             "pid": record.session.0,
-            "relation": locked(tenant, &record.tag),
+            "relation": locked(tenant, &record.tag, &of_rows),
             "mode": record.mode.name(),
             "granted": record.granted,
             "blocked_by": record.blocked_by.iter().map(|pid| pid.0).collect::<Vec<_>>(),
@@ -217,20 +219,37 @@ fn lock_rows(tenant: &Tenant) -> Vec<Value> {
     records.iter().map(row).collect()
 }
 
-/// What a lock is on.
-fn locked(tenant: &Tenant, tag: &LockTag) -> String {
+fn name_of(tenant: &Tenant, oid: Oid) -> Option<String> {
     let catalog = tenant.catalog();
-    let named = |oid| catalog.relation(oid).map(|relation| relation_name(catalog, &[], relation));
-    let of_tree = |tree| {
-        catalog
-            .tables()
-            .find(|table| table.tree == tree || table.indexes.iter().any(|index| index.tree == tree))
+    catalog.relation(oid).map(|relation| relation_name(catalog, &[], relation))
+}
+
+/// The tables that locked rows are of, by the trees that they are locked in. Looks through the tables once, however many rows are locked.
+fn names_of_trees(tenant: &Tenant, records: &[LockRecord]) -> FxHashMap<TreeId, String> {
+    let tree_of = |record: &LockRecord| match record.tag {
+        LockTag::Row(tree, _) => Some(tree),
+        _ => None,
     };
+    let trees: FxHashSet<TreeId> = records.iter().filter_map(tree_of).collect();
+    let mut names = FxHashMap::default();
+    if trees.is_empty() {
+        return names;
+    }
+    for table in tenant.catalog().tables() {
+        let of_table = std::iter::once(table.tree).chain(table.indexes.iter().map(|index| index.tree));
+        for tree in of_table.filter(|tree| trees.contains(tree)) {
+            names.extend(name_of(tenant, table.oid).map(|name| (tree, name)));
+        }
+    }
+    names
+}
+
+/// What a lock is on.
+fn locked(tenant: &Tenant, tag: &LockTag, of_rows: &FxHashMap<TreeId, String>) -> String {
     match tag {
-        LockTag::Table(oid) => named(*oid).unwrap_or_else(|| oid.0.to_string()),
+        LockTag::Table(oid) => name_of(tenant, *oid).unwrap_or_else(|| oid.0.to_string()),
         LockTag::Row(tree, _) => {
-            let table = of_tree(*tree).and_then(|table| named(table.oid));
-            format!("row of {}", table.as_deref().unwrap_or("a table that is gone"))
+            format!("row of {}", of_rows.get(tree).map_or("a table that is gone", String::as_str))
         }
         LockTag::Advisory(_) => "advisory".to_owned(),
         LockTag::Ddl => "catalog".to_owned(),
