@@ -100,14 +100,17 @@ impl View<'_> {
 
     /// As [`View::scan`], over the newest committed rows with the transaction's own, whatever its isolation: for checking
     /// what must hold of all rows.
+    ///
+    /// Errors: 40001 in a snapshot transaction whose definition of the table is not the newest, which is the rows'.
     pub fn scan_newest(
         &mut self,
         table: &Arc<Table>,
         access: Access<'_>,
         range: KeyRange,
         direction: Direction,
-    ) -> Scan {
-        self.scan_state(table, access, range, direction, State::Newest)
+    ) -> Step<Scan> {
+        self.tenant.require_definition_of_snapshot(self.txn, table.oid)?;
+        Ok(self.scan_state(table, access, range, direction, State::Newest))
     }
 
     pub(crate) fn scan_state(

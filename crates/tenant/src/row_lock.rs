@@ -146,7 +146,7 @@ impl Tenant {
     /// trees of the table.
     ///
     /// Errors: 40001.
-    fn require_definition_of_snapshot(&self, txn: &Txn, table: Oid) -> Step<()> {
+    pub(crate) fn require_definition_of_snapshot(&self, txn: &Txn, table: Oid) -> Step<()> {
         let (None, Some(frozen)) = (&txn.catalog, &txn.frozen) else { return Ok(()) };
         let (then, now) = (frozen.catalog.table(table), self.catalog.table(table));
         if then.map(Arc::as_ptr) == now.map(Arc::as_ptr) {

@@ -158,7 +158,7 @@ impl Gathering {
         let before = self.rows;
         let outcome = session.with_view(home, |view| {
             let range = KeyRange::behind(self.after.as_ref());
-            let mut scan = view.scan_newest(&self.table, Access::Table, range, Direction::Forward);
+            let mut scan = view.scan_newest(&self.table, Access::Table, range, Direction::Forward)?;
             let positions: Vec<usize> = (0..self.table.columns.len()).collect();
             let mut row = Vec::new();
             while self.rows - before < TURN_ROWS {

@@ -99,7 +99,7 @@ impl Session {
                 let mut view = view.borrow_mut();
                 let table = view.table(table).map_err(|error| Halt::Interrupt(error.into()))?;
                 let scan = view.scan_newest(&table, Access::Table, KeyRange::all(), Direction::Forward);
-                (table, scan)
+                (table, scan.map_err(Halt::Interrupt)?)
             };
             let columns: Vec<usize> = (0..table.columns.len()).collect();
             let mut row = Vec::new();

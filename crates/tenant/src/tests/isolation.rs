@@ -193,3 +193,30 @@ fn a_long_change_stands_in_the_way_of_a_snapshots_writes_where_it_changed_someth
     let expected = [(1, 9), (2, 5), (4, 9), (5, 9), (6, 0), (7, 0), (8, 0), (9, 0)];
     assert_eq!(values, expected.map(|(id, v)| vec![int(id), int(v)]));
 }
+
+#[test]
+fn the_newest_rows_are_not_read_by_the_definition_of_a_snapshot() {
+    let (mut fixture, t) = one_row();
+    let count = |view: &mut View<'_>| -> Result<i32, Interrupt> {
+        let table = view.table(t)?;
+        let mut scan = view.scan_newest(&table, Access::Table, KeyRange::all(), Direction::Forward)?;
+        let mut rows = 0;
+        while let Some(row) = view.next(&mut scan)? {
+            row.to_row()?;
+            rows += 1;
+        }
+        Ok(rows)
+    };
+    let mut older = fixture.begin(1, Isolation::RepeatableRead);
+    assert_eq!(fixture.run(&mut older, count).unwrap(), 1);
+    fixture.insert(t, vec![int(2), int(0)]).unwrap();
+    assert_eq!(fixture.run(&mut older, count).unwrap(), 2);
+    let column = Column::new("w", PgType::Int4, TypeMod::NONE);
+    fixture.ddl(|ddl| ddl.add_column(t, column).map(drop)).unwrap();
+    fixture.insert(t, vec![int(3), int(0), int(7)]).unwrap();
+    assert_eq!(error_of(fixture.run(&mut older, count)).state().as_str(), "40001");
+    fixture.tenant.abort(older);
+    let mut newer = fixture.begin(1, Isolation::RepeatableRead);
+    assert_eq!(fixture.run(&mut newer, count).unwrap(), 3);
+    fixture.tenant.abort(newer);
+}
