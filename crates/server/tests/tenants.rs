@@ -39,6 +39,27 @@ fn a_tenant_is_made_shown_changed_renamed_and_dropped() {
     assert_eq!(admin.fails("DROP TENANT rowhouse"), SqlState::INSUFFICIENT_PRIVILEGE);
 }
 
+/// On a full disk, for one.
+#[test]
+fn a_server_starts_where_what_was_cut_short_cannot_be_undone_and_undoes_it_later() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let mut admin = server.admin("rowhouse");
+    admin.ok("INSERT INTO rowhouse.tenants (id, name, volume, promise, state) VALUES (4000, 'half', 'default', '', 'making')");
+    admin.ok("ALTER TABLE rowhouse.tenants ADD CONSTRAINT c CHECK (state <> 'dropped') NOT VALID");
+    drop(admin);
+    let server = server.restart();
+    assert!(server.connect("acme", "acme", "pw").expect("the server is there").is_alive());
+    let mut admin = server.admin("rowhouse");
+    let state = "SELECT state FROM rowhouse.tenants WHERE id = 4000";
+    assert_eq!(admin.ok(state), [[Some("making".to_owned())]]);
+    admin.ok("CREATE TENANT half");
+    admin.ok("ALTER TABLE rowhouse.tenants DROP CONSTRAINT c");
+    eventually("it is undone", || admin.ok(state) == [[Some("dropped".to_owned())]]);
+    let shown = admin.ok("SHOW TENANTS");
+    assert!(column(&shown, "half", 0).is_some(), "{shown:?}");
+}
+
 #[test]
 fn a_tenant_in_use_is_not_dropped() {
     let server = TestServer::start();

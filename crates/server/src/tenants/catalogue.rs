@@ -9,7 +9,8 @@ mod tables;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState, TenantId};
+use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
+use futures::channel::oneshot;
 use governor::{Promise, PromiseOptions, RunawayScope};
 use rustc_hash::FxHashMap;
 
@@ -25,6 +26,11 @@ use crate::shared::Shared;
 
 /// Rows of the table read by one statement.
 const LOADED_AT_ONCE: usize = 1_000;
+
+/// How long a start waits for what earlier ones left to be removed.
+const CLEAR_UP_MAX: Nanos = Nanos::from_secs(5);
+/// Until that is tried again.
+const CLEAR_UP_PAUSE: Nanos = Nanos::from_secs(2);
 
 /// The home of the server's own tenant.
 pub(super) fn system(shared: &Shared) -> SqlResult<Arc<Home>> {
@@ -72,16 +78,71 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
         let home = Home::of(shared, id, &row.volume, worker)?;
         shared.tenants.insert(Entry::new(id, home, row));
     }
-    load_runaway_rules(shared).await?;
+    let rules = load_runaway_rules(shared).await?;
+    let mut left: Vec<Leftover> = rules.into_iter().map(Leftover::Rule).collect();
     for (id, row) in unmade {
         tracing::info!(
             tenant = id.0,
             name = row.name,
             "a tenant's making was cut short: what is left is removed"
         );
-        making::undo(shared, &placement::found(shared, id, &row.volume, &row.promise)?).await?;
+        match placement::found(shared, id, &row.volume, &row.promise) {
+            Ok(home) => left.push(Leftover::Unmade(home)),
+            Err(error) => tracing::error!(tenant = id.0, %error, "what is left of a tenant stays"),
+        }
+    }
+    if !left.is_empty() {
+        clear_up(shared, left).await;
     }
     look_through_files(shared, &dropped)
+}
+
+/// What an earlier start left to be removed.
+enum Leftover {
+    /// Of a tenant whose making was cut short.
+    Unmade(Arc<Home>),
+    /// The rule about a tenant that is gone.
+    Rule(String),
+}
+
+impl Leftover {
+    async fn remove(&self, shared: &Arc<Shared>) -> SqlResult<()> {
+        match self {
+            Leftover::Unmade(home) => making::undo(shared, home).await,
+            Leftover::Rule(name) => drop_named(shared, Named::RunawayRules, name).await,
+        }
+    }
+}
+
+/// Removes what earlier starts left. Where that cannot be written down, on a full disk for one, the server starts with it, and it is tried again.
+async fn clear_up(shared: &Arc<Shared>, mut left: Vec<Leftover>) {
+    let (tell, told) = oneshot::channel();
+    let task_shared = shared.clone();
+    let task = async move {
+        let mut tell = Some(tell);
+        while !left.is_empty() {
+            let mut again = Vec::new();
+            for one in left {
+                if let Err(error) = one.remove(&task_shared).await {
+                    tracing::error!(%error, "what an earlier start left cannot be removed yet");
+                    again.push(one);
+                }
+            }
+            left = again;
+            if let Some(tell) = tell.take() {
+                // Nobody may wait any more.
+                let _ = tell.send(());
+            }
+            if !left.is_empty() {
+                env::sleep(CLEAR_UP_PAUSE).await;
+            }
+        }
+    };
+    shared.workers[0].handle.spawn(TenantId::SYSTEM, task).detach();
+    let deadline = Some(shared.env.now() + CLEAR_UP_MAX);
+    if env::timeout_at(deadline, told).await.is_err() {
+        tracing::error!("the server starts before what earlier starts left is removed");
+    }
 }
 
 /// Takes over sizes, and what the server and its volumes were altered to.
@@ -102,21 +163,22 @@ async fn load_named(shared: &Arc<Shared>) -> SqlResult<()> {
     Ok(())
 }
 
-/// Takes over the rules about statements that run away. Those about a tenant that is gone, by a crash in the midst of its DROP, are dropped.
-async fn load_runaway_rules(shared: &Arc<Shared>) -> SqlResult<()> {
+/// Takes over the rules about statements that run away, and says which are about a tenant that is gone, by a crash in the midst of its DROP.
+async fn load_runaway_rules(shared: &Arc<Shared>) -> SqlResult<Vec<String>> {
     let mut rules = named::load::<StoredRule>(shared, Named::RunawayRules).await?;
     rules.sort_by_key(|(_, rule)| rule.number);
+    let mut gone = Vec::new();
     for (name, rule) in rules {
         if let RunawayScope::Tenant(tenant) = rule.scope
             && shared.tenants.get(tenant).is_none()
         {
-            drop_named(shared, Named::RunawayRules, &name).await?;
+            gone.push(name);
         } else if let Err(error) = shared.runaways.set(&name, &rule) {
             // Somebody has written to the table itself.
             tracing::error!(name, %error, "a runaway rule cannot be kept");
         }
     }
-    Ok(())
+    Ok(gone)
 }
 
 /// Takes over what the server's own tenant was altered to.
@@ -145,7 +207,9 @@ fn look_through_files(shared: &Shared, dropped: &FxHashMap<TenantId, String>) ->
             shared.tenants.set_last_id(id.0);
             if dropped.get(&id).is_some_and(|was_on| was_on == volume) {
                 tracing::info!(tenant = id.0, "a tenant's DROP was cut short: its file is removed");
-                disk.remove(&path).map_err(|error| failed(&path, error))?;
+                if let Err(error) = disk.remove(&path) {
+                    tracing::error!(tenant = id.0, %error, "the file of a dropped tenant cannot be removed; the next start tries again");
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Order: the catalogue's row says that the tenant is being made, the data file is made, the row says that the tenant
 //! lives; each step durable before the next. Before the last one nobody was told of the tenant. What is cut short is
-//! undone at once, or at the next start by whoever reads the catalogue: the row says that the tenant is gone, then the
+//! undone at once, or from the next start on by whoever reads the catalogue: the row says that the tenant is gone, then the
 //! file is removed. So a file without a row is never there, and no id is given out twice.
 
 use std::future::Future;
