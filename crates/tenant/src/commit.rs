@@ -10,7 +10,7 @@ use base::{CommitNo, Lsn, SqlError, SqlState, TreeId};
 use btree::{Cleared, Put};
 use storage::PageFault;
 
-use crate::catalog::{RecordChange, RecordKind, TEXTS_LEN_MAX, encode_record};
+use crate::catalog::{PARTS_LEN_MAX, RecordChange, RecordKind, TEXTS_LEN_MAX, encode_record};
 use crate::interrupt::Step;
 use crate::locks::{Acquired, Scope, WaitPolicy};
 use crate::overlay::Change;
@@ -57,7 +57,8 @@ impl Tenant {
             return Err(error);
         }
         let records = self.catalog_changes(&txn);
-        if let Err(error) = require_short_values(&records).and_then(|()| self.require_few_texts(&txn)) {
+        if let Err(error) = require_short_values(&records).and_then(|()| self.require_small_definitions(&txn))
+        {
             self.abort(txn);
             return Err(error);
         }
@@ -74,18 +75,23 @@ impl Tenant {
         Ok(Committed { wait_for: lsn, commit: Some(commit) })
     }
 
-    /// Errors: 54000 where the transaction's definitions have more texts than those of a database may, and than before.
-    pub(crate) fn require_few_texts(&self, txn: &Txn) -> Result<(), SqlError> {
-        match &txn.catalog {
-            Some(catalog) if catalog.has_too_many_texts(&self.catalog) => {
-                let detail = format!(
-                    "Queries of views, defaults, conditions, comments and labels of enums of a database take at most {TEXTS_LEN_MAX} bytes together."
-                );
-                let message = "too long texts in the definitions of the database";
-                Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_detail(detail))
-            }
-            _ => Ok(()),
-        }
+    /// Errors: 54000 where the transaction's definitions take more than those of a database may, and than before.
+    pub(crate) fn require_small_definitions(&self, txn: &Txn) -> Result<(), SqlError> {
+        let Some(catalog) = &txn.catalog else { return Ok(()) };
+        let (message, detail) = if catalog.has_too_many_texts(&self.catalog) {
+            let detail = format!(
+                "Queries of views, defaults, conditions, comments and labels of enums of a database take at most {TEXTS_LEN_MAX} bytes together."
+            );
+            ("too long texts in the definitions of the database", detail)
+        } else if catalog.has_too_many_parts(&self.catalog) {
+            let detail = format!(
+                "Columns and what older rows have in them, indexes, constraints, privileges, roles and statistics of a database take at most {PARTS_LEN_MAX} bytes together, by estimate."
+            );
+            ("too many definitions in the database", detail)
+        } else {
+            return Ok(());
+        };
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_detail(detail))
     }
 
     fn validate(&self, txn: &Txn) -> Result<(), SqlError> {

@@ -54,19 +54,6 @@ impl Relation {
         }
     }
 
-    /// Bytes of its texts, other names than its own.
-    fn texts_len(&self) -> usize {
-        match self {
-            Relation::Table(table) => {
-                let defaults = table.columns.iter().filter_map(|column| column.default.as_deref());
-                let checks = table.checks.iter().map(|check| &*check.expression);
-                defaults.chain(checks).map(str::len).sum()
-            }
-            Relation::View(view) => view.sql.len(),
-            Relation::Index(..) | Relation::Sequence(_) => 0,
-        }
-    }
-
     /// Whether both are the same version of the same object.
     pub(crate) fn is_same(&self, other: &Relation) -> bool {
         match (self, other) {
@@ -327,11 +314,13 @@ impl Catalog {
     // ---- changes ----
 
     pub(crate) fn put_schema(&mut self, schema: Schema) {
-        self.schemas.insert(schema.oid, Arc::new(schema));
+        self.parts_len += schema.parts_len();
+        let before = self.schemas.insert(schema.oid, Arc::new(schema));
+        self.parts_len -= before.map_or(0, |schema| schema.parts_len());
         self.changed();
     }
     pub(crate) fn remove_schema(&mut self, oid: Oid) {
-        self.schemas.remove(&oid);
+        self.parts_len -= self.schemas.remove(&oid).map_or(0, |schema| schema.parts_len());
         let said = self.database();
         if said.default_acls.iter().any(|default| default.schema == Some(oid))
             || said.extensions.iter().any(|extension| extension.schema == oid)
@@ -355,11 +344,13 @@ impl Catalog {
         self.changed();
     }
     pub(crate) fn put_role(&mut self, role: Role) {
-        self.roles.insert(role.oid, Arc::new(role));
+        self.parts_len += role.parts_len();
+        let before = self.roles.insert(role.oid, Arc::new(role));
+        self.parts_len -= before.map_or(0, |role| role.parts_len());
         self.changed();
     }
     pub(crate) fn remove_role(&mut self, oid: Oid) {
-        self.roles.remove(&oid);
+        self.parts_len -= self.roles.remove(&oid).map_or(0, |role| role.parts_len());
         self.changed();
     }
     pub(crate) fn put_database(&mut self, database: Database) {
@@ -367,8 +358,13 @@ impl Catalog {
         self.changed();
     }
     pub(crate) fn put_statistics(&mut self, table: Oid, statistics: TableStatistics) {
-        self.statistics.insert(table, Arc::new(statistics));
+        self.parts_len += statistics.parts_len();
+        let before = self.statistics.insert(table, Arc::new(statistics));
+        self.parts_len -= before.map_or(0, |statistics| statistics.parts_len());
         self.changed();
+    }
+    pub(super) fn remove_statistics(&mut self, table: Oid) {
+        self.parts_len -= self.statistics.remove(&table).map_or(0, |statistics| statistics.parts_len());
     }
     pub(crate) fn set_comment(&mut self, object: Oid, column: Option<usize>, text: Option<&str>) {
         self.put_comment(object, column, text.map(Into::into));
@@ -405,7 +401,7 @@ impl Catalog {
     /// Takes a relation out with its indexes, comments and statistics.
     pub(crate) fn remove_relation(&mut self, oid: Oid) {
         self.unlink(oid);
-        self.statistics.remove(&oid);
+        self.remove_statistics(oid);
         self.remove_comments(oid);
     }
     pub(crate) fn remove_comments(&mut self, oid: Oid) {
@@ -418,6 +414,7 @@ impl Catalog {
     fn link(&mut self, relation: Relation) {
         self.relation_names.insert((relation.schema(), relation.name().into()), relation.oid());
         self.texts_len += relation.texts_len();
+        self.parts_len += relation.parts_len();
         self.relations.insert(relation.oid(), relation);
         self.changed();
     }
@@ -425,6 +422,7 @@ impl Catalog {
     fn unlink(&mut self, oid: Oid) {
         let Some(old) = self.relations.remove(&oid) else { return };
         self.texts_len -= old.texts_len();
+        self.parts_len -= old.parts_len();
         self.unlink_name(&old);
         if let Relation::Table(table) = old {
             for index in &table.indexes {

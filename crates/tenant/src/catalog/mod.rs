@@ -7,6 +7,7 @@
 mod bootstrap;
 mod codec;
 mod database;
+mod footprint;
 mod lookup;
 mod objects;
 mod privileges;
@@ -26,6 +27,7 @@ use rustc_hash::FxHashMap;
 pub use bootstrap::{INFORMATION_SCHEMA, OWNER_ROLE, PG_CATALOG, PLPGSQL, PUBLIC_SCHEMA};
 pub(crate) use codec::{Decode, Encode, Malformed};
 pub use database::{DATABASE, Database, DefaultAcl, Extension, GrantableKind, StartSettings, Unwatched};
+pub(crate) use footprint::{PARTS_LEN_MAX, TEXTS_LEN_MAX};
 pub use objects::{Dependency, EnumLabel, EnumType, Schema, Sequence, ViewColumn, ViewDefinition};
 pub use privileges::{Acl, AclItem, PUBLIC, Privileges};
 pub(crate) use records::{RecordChange, RecordKey, RecordKind, decode_record, encode_record};
@@ -67,18 +69,11 @@ pub struct Catalog {
     database: Option<Arc<Database>>,
     /// Bytes of what its definitions have in texts of any length.
     texts_len: usize,
+    /// Bytes of all else that they have, about.
+    parts_len: usize,
 }
 
-/// Bytes of the texts of a database's definitions together: queries of views, defaults, conditions, comments, labels of enums. All are in memory while
-/// the tenant is open, in nobody's budget.
-pub(crate) const TEXTS_LEN_MAX: usize = 64 << 20;
-
 impl Catalog {
-    /// Whether it has more texts than a database may, and more than `before`.
-    pub(crate) fn has_too_many_texts(&self, before: &Catalog) -> bool {
-        self.texts_len > TEXTS_LEN_MAX.max(before.texts_len)
-    }
-
     /// Bytes that a copy takes, about: what two share until it changes is in neither.
     pub fn footprint(&self) -> u64 {
         let found = self.relations.len() + self.relation_names.len() + self.statistics.len();

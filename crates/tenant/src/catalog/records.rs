@@ -206,12 +206,8 @@ impl Catalog {
             (RecordKind::Table | RecordKind::View | RecordKind::Sequence, None) => self.remove_relation(oid),
             (RecordKind::Comment, Some(v)) => self.put_comment(oid, key.column, Some(decode_record(v)?)),
             (RecordKind::Comment, None) => self.put_comment(oid, key.column, None),
-            (RecordKind::Statistics, Some(v)) => {
-                self.statistics.insert(oid, Arc::new(decode_record(v)?));
-            }
-            (RecordKind::Statistics, None) => {
-                self.statistics.remove(&oid);
-            }
+            (RecordKind::Statistics, Some(v)) => self.put_statistics(oid, decode_record(v)?),
+            (RecordKind::Statistics, None) => self.remove_statistics(oid),
             // Also one that says nothing, as there were: the next change takes it away.
             (RecordKind::Database, Some(v)) => self.database = Some(Arc::new(decode_record(v)?)),
             (RecordKind::Database, None) => self.database = None,

@@ -53,7 +53,7 @@ impl View<'_> {
     /// The right to change the catalog, held to the transaction's end. Waits while another transaction has it.
     ///
     /// Errors: 25006 in a read-only transaction, 40001 in a snapshot transaction whose catalog is not the newest, 54000 where it has made too many
-    /// texts or identifiers are used up, and 53200 ([`crate::change_memory`]).
+    /// definitions or identifiers are used up, and 53200 ([`crate::change_memory`]).
     pub fn ddl(&mut self) -> Step<Ddl<'_>> {
         if self.txn.read_only {
             return Err(SqlError::new(
@@ -83,7 +83,7 @@ impl View<'_> {
             }
             self.txn.catalog = Some(Arc::new((*self.tenant.catalog).clone()));
         }
-        self.tenant.require_few_texts(self.txn)?;
+        self.tenant.require_small_definitions(self.txn)?;
         self.txn.wrote_catalog = true;
         Ok(Ddl { view: self.reborrow(), named: |_, _| Vec::new() })
     }

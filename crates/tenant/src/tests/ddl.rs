@@ -465,6 +465,47 @@ fn the_texts_of_definitions_have_a_limit_together() {
 }
 
 #[test]
+fn what_definitions_have_beside_texts_has_a_limit_too() {
+    let mut fixture = Fixture::new();
+    let long = |len: usize| Datum::text("x".repeat(len));
+    let wide = |ddl: &mut Ddl<'_>, n: usize| -> Result<Oid, Interrupt> {
+        let column = |i: usize| Column {
+            missing: Some(Box::new(long(15_000))),
+            ..Column::new(format!("c{i}"), PgType::Text, TypeMod::NONE)
+        };
+        let columns = (0..100).map(column).collect();
+        let new = NewTable { schema: PUBLIC_SCHEMA, name: format!("t{n}"), owner: OWNER_ROLE, columns };
+        Ok(ddl.create_table(new)?)
+    };
+    // 1.5 MB each, of 8 MiB.
+    let made: Vec<Oid> = (0..5).map(|n| fixture.ddl(|ddl| wide(ddl, n)).unwrap()).collect();
+    let refused = |result: Result<(), SqlError>| {
+        let error = result.unwrap_err();
+        assert_eq!(
+            (error.state().as_str(), error.message()),
+            ("54000", "too many definitions in the database")
+        );
+    };
+    refused(fixture.ddl(|ddl| wide(ddl, 5).map(drop)));
+    let analysed = |ddl: &mut Ddl<'_>| {
+        let bounds = Some(Box::new((long(400), long(400))));
+        let column = ColumnStatistics { null_fraction: 0.0, distinct: 1.0, width: 1, bounds };
+        ddl.set_statistics(made[0], TableStatistics { rows: 1, columns: vec![Some(column); 1600] });
+        Ok(())
+    };
+    refused(fixture.ddl(analysed));
+    fixture.ddl(|ddl| ddl.drop_relations(&made[4..], Behavior::Restrict).map(drop)).unwrap();
+    fixture.ddl(analysed).unwrap();
+    refused(fixture.ddl(|ddl| wide(ddl, 5).map(drop)));
+    // What is changed and does not grow goes through, after a restart too.
+    let mut replayed = fixture.replayed();
+    replayed.ddl(|ddl| ddl.rename_column(made[0], "c0", "c")).unwrap();
+    refused(replayed.ddl(|ddl| wide(ddl, 5).map(drop)));
+    replayed.ddl(|ddl| ddl.drop_relations(&made[..1], Behavior::Restrict).map(drop)).unwrap();
+    replayed.ddl(|ddl| wide(ddl, 5).map(drop)).unwrap();
+}
+
+#[test]
 fn identifiers_do_not_begin_anew() {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", &[("id", PgType::Int4)], 1);
