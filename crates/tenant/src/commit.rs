@@ -586,8 +586,8 @@ enum Stage {
     Live,
 }
 
-/// Builds of trees that are gone by the end need no replay: nothing else is built from them, for a table is rewritten under another key
-/// once in a transaction. Nor could they be replayed, by the definition that is there at the end.
+/// Builds of trees that are gone by the end need no replay: nothing else is built from them, for what a table is rewritten from is a tree that was there before, or
+/// is in the record. Nor could they be replayed, by the definition that is there at the end.
 fn builds_to_log(txn: &Txn) -> impl Iterator<Item = &Build> {
     txn.built.iter().filter(|build| !txn.dropped_trees.contains(&build.tree()))
 }

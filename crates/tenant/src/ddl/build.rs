@@ -53,11 +53,12 @@ impl Ddl<'_> {
         })
     }
 
-    /// Fills a tree with the rows of `old`, under the keys that the definition of `table` says, and says which.
+    /// Fills a tree with the rows of `old`, under the keys that the definition of `table` says, and says which. A replay fills it from the tree
+    /// `origin`, which has the same rows.
     ///
     /// Errors: 23505 for duplicates, 23502 for NULLs in the key.
-    pub(super) fn cluster(&mut self, old: &Arc<Table>, table: &Table) -> Step<TreeId> {
-        let build = |tree| Build::Cluster { table: table.oid, from: old.tree, tree };
+    pub(super) fn cluster(&mut self, old: &Arc<Table>, table: &Table, origin: TreeId) -> Step<TreeId> {
+        let build = |tree| Build::Cluster { table: table.oid, from: origin, tree };
         let key = table.primary_index().map(|index| index.column_positions().collect()).unwrap_or_default();
         let piece = Piece::Cluster { table: table.oid, key };
         let outcome = self.fill(build, piece, old, |count, row| {

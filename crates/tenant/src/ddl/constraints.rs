@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use base::{Oid, SqlError, SqlResult, SqlState};
+use base::{Oid, SqlError, SqlResult, SqlState, TreeId};
 use rustc_hash::FxHashSet;
 use types::{CatalogNames, TypeMod};
 
@@ -59,7 +59,7 @@ impl Ddl<'_> {
     /// Makes the columns the primary key: NOT NULL, unique, and what the table is clustered on from now on. A table with
     /// rows is rewritten.
     ///
-    /// Errors: 42P16 where it has one, 23502, 23505, 42P07; 0A000 for a second rewrite in one transaction.
+    /// Errors: 42P16 where it has one, 23502, 23505, 42P07; 0A000 where the transaction has changed the key before, and rows since.
     pub fn add_primary_key(&mut self, table: Oid, new: NewUnique) -> Step<Oid> {
         let old = Arc::new(self.open_table(table)?);
         if old.primary_key.is_some() {
@@ -111,15 +111,9 @@ impl Ddl<'_> {
     /// Gives a table whose key has changed a new tree with the old one's rows, and its indexes new trees that hold the new
     /// keys.
     fn recluster(&mut self, old: &Arc<Table>, mut table: Table) -> Step<()> {
-        let twice =
-            |b: &Build| matches!(b, Build::Cluster { table: rewritten, .. } if *rewritten == table.oid);
-        if self.view.txn.built.iter().any(twice) {
-            return Err(
-                SqlError::unsupported("changing a table's primary key twice in one transaction").into()
-            );
-        }
+        let origin = self.origin_of(old, &table)?;
         table.refresh_layout();
-        table.tree = self.cluster(old, &table)?;
+        table.tree = self.cluster(old, &table, origin)?;
         self.view.txn.dropped_trees.push(old.tree);
         for index in &mut table.indexes {
             if index.is_primary() {
@@ -138,6 +132,26 @@ impl Ddl<'_> {
         }
         self.edit().put_table(table);
         Ok(())
+    }
+
+    /// The tree of whose rows a replay makes the table under its new key: its own, unless this transaction has filled that, which is in no record then.
+    ///
+    /// Errors: 0A000 where it would not come to the same: rows were changed since, or would be numbered in another order.
+    fn origin_of(&self, old: &Table, new: &Table) -> SqlResult<TreeId> {
+        let txn = &self.view.txn;
+        let origin = |build: &Build| match build {
+            Build::Cluster { from, tree, .. } if *tree == old.tree => Some(*from),
+            _ => None,
+        };
+        match txn.built.iter().find_map(origin) {
+            None => Ok(old.tree),
+            Some(origin) if new.primary_key.is_some() && txn.overlay.changes().of(old.tree).is_none() => {
+                Ok(origin)
+            }
+            Some(_) => Err(SqlError::unsupported(
+                "changing a table's primary key twice in one transaction, but to another one at once,",
+            )),
+        }
     }
 
     /// Errors: 23505, 42P07.

@@ -517,3 +517,47 @@ fn identifiers_do_not_begin_anew() {
     }
     assert_eq!(fixture.rows(t), [[int(1)]]);
 }
+
+#[test]
+fn a_primary_key_is_replaced_in_one_transaction() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("a", PgType::Int4), ("b", PgType::Int4), ("c", PgType::Int4)], 1);
+    let columns = vec![IndexColumn::ascending(2)];
+    let index = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+    fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
+    for a in 0..10 {
+        fixture.insert(t, vec![int(a), int(20 - a), int(a % 3)]).unwrap();
+    }
+    let key = |column| NewUnique { name: None, columns: vec![column], nulls_not_distinct: false };
+    let replace = |view: &mut View<'_>, column: usize| {
+        let name = view.table(t)?.primary_index().expect("it has one").name.to_string();
+        let mut ddl = view.ddl()?;
+        ddl.drop_constraint(t, &name, Behavior::Restrict)?;
+        ddl.add_primary_key(t, key(column)).map(drop)
+    };
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    // What changes before is in what is rewritten, and what changes behind comes behind it.
+    fixture.run(&mut txn, |view| update(view, t, &[int(3)], vec![int(3), int(99), int(3)])).unwrap();
+    fixture.run(&mut txn, |view| delete(view, t, &[int(4)])).unwrap();
+    fixture.run(&mut txn, |view| replace(view, 1)).unwrap();
+    fixture.run(&mut txn, |view| update(view, t, &[int(20)], vec![int(0), int(20), int(8)])).unwrap();
+    let changed = error_of(fixture.run(&mut txn, |view| replace(view, 0)));
+    assert_eq!(changed.state().as_str(), "0A000", "{}", changed.message());
+    let insert = |view: &mut View<'_>| {
+        let table = view.table(t)?;
+        view.insert(&table, &[int(50), int(1), int(1)])
+    };
+    fixture.run(&mut txn, insert).unwrap();
+    fixture.commit(txn).unwrap();
+    let of_b: Vec<Datum> = fixture.rows(t).into_iter().map(|row| row[1].clone()).collect();
+    assert_eq!(of_b, [1, 11, 12, 13, 14, 15, 18, 19, 20, 99].map(int));
+    fixture.insert(t, vec![int(60), int(2), int(2)]).unwrap();
+    check_replay(&mut fixture, &[t]);
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+
+    let mut given_up = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.run(&mut given_up, |view| replace(view, 0)).unwrap();
+    fixture.tenant.abort(given_up);
+    while fixture.tenant.reclaim(100).unwrap() {}
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+}
