@@ -1,4 +1,4 @@
-//! The memory that open transactions take for changes that are not in pages yet, and for their locks.
+//! The memory that open transactions take for changes that are not in pages yet, for their locks, and for what SERIALIZABLE ones have read.
 //!
 //! What is poured into a branch takes none but for the locks of its rows; the changes of REPEATABLE READ and SERIALIZABLE transactions, those behind a savepoint, and those of
 //! a table rewritten in the same transaction stay in overlays until the commit. They are counted in steps, charged to the budget of all memory beyond
@@ -80,7 +80,7 @@ impl Txn {
         let before = self.before.as_ref().map_or(0, |before| before.footprint);
         let locks = LOCK_LEN * locks + 2 * keys;
         let changes = self.overlay.footprint() + before + self.saved.len;
-        changes + locks + many + CHECK_LEN * due + self.due.memory()
+        changes + locks + many + CHECK_LEN * due + self.due.memory() + self.reads.memory()
     }
 }
 
@@ -97,8 +97,12 @@ impl View<'_> {
 
 impl Tenant {
     #[cold]
-    fn count_changes(&mut self, txn: &mut Txn, bytes: u64) -> SqlResult<()> {
-        let replaced = self.change_memory.replace(txn.counted, bytes, self.pages.budget());
+    fn count_changes(&mut self, txn: &mut Txn, mut bytes: u64) -> SqlResult<()> {
+        let mut replaced = self.change_memory.replace(txn.counted, bytes, self.pages.budget());
+        if replaced.is_err() && txn.reads.widen() {
+            bytes = txn.memory_of_changes(&self.locks);
+            replaced = self.change_memory.replace(txn.counted, bytes, self.pages.budget());
+        }
         replaced.map_err(|full| {
             SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for the changes of open transactions")
                 .with_detail(format!(

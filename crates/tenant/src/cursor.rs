@@ -127,7 +127,7 @@ impl View<'_> {
         };
         let tree = index.as_ref().map_or(table.tree, |index| index.tree);
         if state == State::Statement {
-            self.txn.note_read(tree, || range.clone());
+            self.note_read(tree, || range.clone());
         }
         let pending = self.tenant.pending.of_tree(tree);
         self.txn.observe(pending);
@@ -159,7 +159,7 @@ impl View<'_> {
         let Some((key, value)) = next_entry(self, &mut scan.walk)? else { return Ok(None) };
         let table_key = table_key_of_entry(&key, &value).ok_or_else(|| disagreement(&scan.table, index))?;
         scan.table_key = Key::from_slice(table_key);
-        self.txn.note_point_read(scan.table.tree, &scan.table_key);
+        self.note_point_read(scan.table.tree, &scan.table_key);
         match self.read(scan.table.tree, &scan.table_key, scan.walk.state)? {
             Some(bytes) => Ok(Some(RowRef::new(&scan.table, Cow::Borrowed(&scan.table_key), bytes))),
             None => Err(disagreement(&scan.table, index).into()),

@@ -30,14 +30,21 @@ impl Reads {
         }
     }
 
-    /// Forgets which parts of trees were read, but not which trees.
+    /// Bytes that it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        (self.ranges.len() * size_of::<(TreeId, KeyRange)>() + self.keys_len) as u64
+    }
+
+    /// Forgets which parts of trees were read, but not which trees; whether it takes less then.
     #[cold]
-    fn widen(&mut self) {
+    pub(crate) fn widen(&mut self) -> bool {
+        let before = self.memory();
         let mut trees: Vec<TreeId> = self.ranges.iter().map(|(tree, _)| *tree).collect();
         trees.sort_unstable();
         trees.dedup();
         self.ranges = trees.into_iter().map(|tree| (tree, KeyRange::all())).collect();
         self.keys_len = 0;
+        self.memory() < before
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(TreeId, KeyRange)> {

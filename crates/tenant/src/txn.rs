@@ -270,12 +270,4 @@ impl Txn {
             self.reads.note(tree, range());
         }
     }
-
-    pub(crate) fn note_point_read(&mut self, tree: TreeId, key: &[u8]) {
-        self.note_read(tree, || {
-            let mut to = Key::from_slice(key);
-            to.push(0);
-            KeyRange { from: Key::from_slice(key), to: Some(to) }
-        });
-    }
 }

@@ -13,10 +13,10 @@ use crate::interrupt::{Interrupt, Step};
 use crate::overlay::Change;
 use crate::redo_sink::RedoSink;
 use crate::row::RowRef;
-use crate::row::keys::{Key, table_key_of_entry};
+use crate::row::keys::{Key, KeyRange, table_key_of_entry};
 use crate::tenant::Tenant;
 use crate::trees::Pages;
-use crate::txn::{Before, Txn};
+use crate::txn::{Before, Isolation, Txn};
 
 /// A tenant as a transaction sees it, for one turn. Made by [`Tenant::view`].
 pub struct View<'a> {
@@ -183,7 +183,7 @@ impl View<'_> {
 
     /// The row with this key of the table's tree ([`crate::row::keys::primary_key`], [`RowRef::key`]).
     pub fn get<'v>(&'v mut self, table: &'v Table, key: &'v [u8]) -> Step<Option<RowRef<'v>>> {
-        self.txn.note_point_read(table.tree, key);
+        self.note_point_read(table.tree, key);
         let found = self.read(table.tree, key, State::Statement)?;
         Ok(found.map(|bytes| RowRef::new(table, Cow::Borrowed(key), bytes)))
     }
@@ -198,12 +198,13 @@ impl View<'_> {
         assert!(index.unique && values.len() == index.columns.len(), "all columns of a unique index");
         let key = crate::row::keys::ColumnRange::equal(values).key_range(&index.columns).from;
         if table.is_primary(index) {
-            self.txn.note_point_read(table.tree, &key);
+            self.note_point_read(table.tree, &key);
             let found = self.read(table.tree, &key, State::Statement)?;
             return Ok(found.map(|bytes| RowRef::new(table, Cow::Owned(key.to_vec()), bytes)));
         }
-        self.txn.note_point_read(index.tree, &key);
+        self.note_point_read(index.tree, &key);
         let Some(table_key) = self.unique_owner(index, &key, State::Statement)? else { return Ok(None) };
+        self.note_point_read(table.tree, &table_key);
         match self.read(table.tree, &table_key, State::Statement)? {
             Some(bytes) => Ok(Some(RowRef::new(table, Cow::Owned(table_key.to_vec()), bytes))),
             None => Err(disagreement(table, index).into()),
@@ -221,6 +222,25 @@ impl View<'_> {
             )
             .into()),
         }
+    }
+
+    /// SERIALIZABLE remembers what it read.
+    #[inline]
+    pub(crate) fn note_read(&mut self, tree: TreeId, range: impl FnOnce() -> KeyRange) {
+        if self.txn.isolation == Isolation::Serializable {
+            self.txn.reads.note(tree, range());
+            // Where there is no memory for it, it has become little.
+            let _ = self.count_changes();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note_point_read(&mut self, tree: TreeId, key: &[u8]) {
+        self.note_read(tree, || {
+            let mut to = Key::from_slice(key);
+            to.push(0);
+            KeyRange { from: Key::from_slice(key), to: Some(to) }
+        });
     }
 
     /// The bytes under a key: the transaction's own, or those of the state it reads.

@@ -156,7 +156,7 @@ impl View<'_> {
         }
         let stays = self.read(tree, key, State::Newest)?.is_some();
         if stays {
-            self.txn.note_point_read(tree, key);
+            self.note_point_read(tree, key);
         }
         Ok(stays)
     }

@@ -189,3 +189,35 @@ fn definitions_that_savepoints_go_back_to_are_counted() {
     fixture.tenant.abort(txn);
     assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
 }
+
+#[test]
+fn what_a_serializable_transaction_has_read_is_counted_and_becomes_little_where_there_is_no_memory() {
+    let mut fixture = Fixture::on_disk_within(8, ByteCount::from_mib(16));
+    let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 1);
+    fixture.insert(t, vec![int(1), text("x")]).unwrap();
+    let read = |fixture: &mut Fixture, txn: &mut Txn, ids: std::ops::Range<i32>| {
+        fixture.run_reading(txn, |view| {
+            let table = view.table(t)?;
+            ids.clone().try_for_each(|id| view.get(&table, &primary_key(&table, &[int(id)])).map(drop))
+        })
+    };
+    let mut reader = fixture.begin(1, Isolation::Serializable);
+    read(&mut fixture, &mut reader, 0..10_000).unwrap();
+    let counted = fixture.tenant.change_bytes();
+    assert!(counted > ByteCount(10_000 * 64), "{counted}");
+
+    let mut writer = fixture.begin(2, Isolation::RepeatableRead);
+    while fixture.tenant.change_bytes() < ByteCount(15 << 18) {
+        let from = writer.changed_bytes() as i32;
+        fill(&mut fixture, &mut writer, t, from + 100..from + 110).unwrap();
+    }
+    // There is no room for what more it reads.
+    read(&mut fixture, &mut reader, 10_000..16_000).unwrap();
+    assert!(reader.reads.memory() < 600 << 10, "{}", reader.reads.memory());
+    fill(&mut fixture, &mut reader, t, 2..3).unwrap();
+    fixture.tenant.abort(writer);
+    // And still nothing that it read is missed.
+    fixture.insert(t, vec![int(5), text("y")]).unwrap();
+    assert_eq!(fixture.commit(reader).unwrap_err().state().as_str(), "40001");
+    assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
+}
