@@ -124,6 +124,7 @@ impl Session {
             && !plan.parameters.contains(&PgType::Unknown)
             && (!columns || plan.fields.is_some())
             && !matches!(self.transaction, Transaction::Failed(_))
+            && !plan.is_outgrown()
             && self.plan_holds(home, plan)
         {
             return Ok(());
@@ -139,7 +140,8 @@ impl Session {
         }
         let (types, known) = (prepared.parameters().to_vec(), prepared.plan.clone());
         let told = prepared.fields().cloned();
-        let Some(mut planned) = self.planned(home, &statement, &types, known.as_ref())? else {
+        let useful = known.as_ref().filter(|known| !known.is_outgrown());
+        let Some(mut planned) = self.planned(home, &statement, &types, useful)? else {
             return Ok(());
         };
         // The columns that a client was told, or could have been, are the statement's for good.
@@ -273,7 +275,7 @@ impl Session {
     pub fn is_planned(&self, home: &Home<'_>, name: &str) -> bool {
         let Some(prepared) = self.statements.get(name) else { return true };
         match (&prepared.plan, prepared.statement.as_deref()) {
-            (Some(plan), _) => plan.is_described() && self.plan_holds(home, plan),
+            (Some(plan), _) => plan.is_described() && !plan.is_outgrown() && self.plan_holds(home, plan),
             (None, Some(statement)) => plannable(statement).is_none(),
             (None, None) => !prepared.is_shed,
         }

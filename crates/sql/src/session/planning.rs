@@ -181,14 +181,8 @@ impl Session {
             _ => None,
         };
         let fields = (!analytic).then(|| fields_of(&bound.output));
-        Ok(Planned {
-            parameters: bound.parameters.clone(),
-            bound,
-            search_path: SmallVec::from_slice(&search_path),
-            fields,
-            query,
-            allowed_to: Default::default(),
-        })
+        let parameters = bound.parameters.clone();
+        Ok(Planned::new(bound, SmallVec::from_slice(&search_path), parameters, fields, query))
     }
 
     /// Has the analytical planner tell the parameters and columns that binding could not.
@@ -215,7 +209,7 @@ impl Session {
         if let AnalyticState::Described { version, parameters, fields } = state
             && version == wanted
         {
-            let Planned { bound, search_path, query, allowed_to, .. } = match Arc::try_unwrap(planned) {
+            let Planned { bound, search_path, query, .. } = match Arc::try_unwrap(planned) {
                 Ok(planned) => planned,
                 Err(shared) => {
                     // Someone else holds the undescribed plan: bind once more rather than copy it.
@@ -236,7 +230,7 @@ impl Session {
                 return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message).into());
             }
             let fields = Some(fields);
-            return Ok(Arc::new(Planned { bound, search_path, parameters, fields, query, allowed_to }));
+            return Ok(Arc::new(Planned::new(bound, search_path, parameters, fields, query)));
         }
         let request = self.analytic_request(home, &planned, Vec::new(), Deliver::DescribeOnly)?;
         self.analytic = AnalyticState::Describing { version: wanted };
@@ -376,5 +370,47 @@ impl Session {
             from_sql: prepared.from_sql,
         };
         named.map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{SqlError, SqlState};
+
+    use crate::session::stand_in::Answer;
+    use crate::session::testing::Bench;
+    use crate::session::{Bind, Executed, Pause, Session};
+
+    const RUN: Bind<'_> =
+        Bind { portal: "", statement: "s", parameter_formats: &[], parameters: &[], result_formats: &[] };
+
+    fn run(bench: &mut Bench, session: &mut Session) -> Result<Executed, Pause> {
+        let mut out = Answer::default();
+        bench.turn(|home| {
+            session.bind(home, RUN, &mut out)?;
+            session.execute(home, "", None, &mut out)
+        })
+    }
+
+    #[test]
+    fn a_plan_of_a_small_table_is_not_begun_again_and_again_when_it_has_grown() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(&mut session, "CREATE TABLE t (id int PRIMARY KEY, v int)");
+        let mut out = Answer::default();
+        bench.turn(|home| session.parse(home, "s", "SELECT id FROM t WHERE v = 0", &[], &mut out)).unwrap();
+        assert!(matches!(run(&mut bench, &mut session), Ok(Executed::Complete)));
+        bench.turn(|home| session.sync(home, &mut out)).unwrap();
+        bench.run(&mut session, "INSERT INTO t SELECT g, g FROM generate_series(1, 30000) g");
+        // It outgrows what it was expected to be, and is sent out in its middle; the next time at once.
+        for begins_here in [true, false] {
+            let Err(Pause::Analytic(request)) = run(&mut bench, &mut session) else {
+                panic!("it is sent out")
+            };
+            assert_eq!(request.reason.is_empty(), begins_here, "{}", request.reason);
+            let failed = SqlError::new(SqlState::QUERY_CANCELED, "by the test");
+            bench.turn(|home| session.fail(home, &failed));
+            bench.turn(|home| session.sync(home, &mut out)).unwrap();
+        }
     }
 }

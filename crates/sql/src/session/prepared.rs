@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use base::limits::IDENTIFIER_LEN_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
@@ -285,9 +285,35 @@ pub(super) struct Planned {
     /// The role (its oid) that was last found to have the privileges the plan needs; 0 for none. Privileges are part of the
     /// catalog, so what was found holds as long as the plan does.
     pub(super) allowed_to: AtomicU32,
+    /// A run looked at more rows than was expected when it was made: its tables have grown since, and another one may be better now.
+    outgrown: AtomicBool,
 }
 
 impl Planned {
+    pub(super) fn new(
+        bound: BoundPlan,
+        search_path: SmallVec<[Oid; 4]>,
+        parameters: Vec<PgType>,
+        fields: Option<Arc<[Field]>>,
+        query: Option<Arc<ast::Query>>,
+    ) -> Planned {
+        let (allowed_to, outgrown) = Default::default();
+        Planned { bound, search_path, parameters, fields, query, allowed_to, outgrown }
+    }
+
+    /// A run of it ended in its middle, to go on elsewhere. A change goes on by the same plan; and where that is decided when a query is run, its plan may
+    /// still be the best there is.
+    pub(super) fn note_outgrown(&self) {
+        let is_decided = self.bound.point().is_some_and(|plan| plan.cost_of_leading_row.is_some());
+        // Relaxed: a hint for the session's next turn.
+        self.outgrown.store(self.query.is_some() && !is_decided, Ordering::Relaxed);
+    }
+
+    /// Whether to make another one before it is used again.
+    pub(super) fn is_outgrown(&self) -> bool {
+        self.outgrown.load(Ordering::Relaxed)
+    }
+
     /// # Errors
     /// 42P02 where it has more parameters than the `given` ones.
     pub(super) fn require_parameters(&self, given: usize) -> SqlResult<()> {

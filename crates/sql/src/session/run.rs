@@ -488,7 +488,10 @@ impl Session {
         }
         let error = match outcome {
             Ok(done) => return Ok(Some(done)),
-            Err(ExecError::Outgrew) => return Ok(None),
+            Err(ExecError::Outgrew) => {
+                planned.note_outgrown();
+                return Ok(None);
+            }
             Err(error) => error,
         };
         let pause = match (error, stopped) {
