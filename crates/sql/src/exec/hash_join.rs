@@ -93,7 +93,13 @@ impl Run<'_, '_> {
     }
 
     /// Writes the key of a row; false if a part is NULL, which joins nothing.
-    fn join_key(&self, keys: &[BoundExpr], cx: &Cx<'_>, row: &[Datum], out: &mut Vec<u8>) -> Halt<bool> {
+    pub(super) fn join_key(
+        &self,
+        keys: &[BoundExpr],
+        cx: &Cx<'_>,
+        row: &[Datum],
+        out: &mut Vec<u8>,
+    ) -> Halt<bool> {
         out.clear();
         let ctx = cx.row(row);
         for expr in keys {

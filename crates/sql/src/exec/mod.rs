@@ -10,6 +10,7 @@ mod conflict;
 mod function;
 mod hash_join;
 mod insert;
+mod keyed;
 mod missed;
 mod node;
 mod parts;
@@ -34,7 +35,9 @@ use types::{Datum, FormatContext, PgType, Row};
 
 pub use slice::{Position, Slice};
 
+use self::keyed::Keyed;
 use self::missed::Missed;
+use self::subquery::Sought;
 use crate::expr::{EvalCtx, EvalError, SessionContext, StatementCtx};
 use crate::memory_bound::{Held, MemoryBound};
 use crate::plan::{LockStrength, NodeId, POINT_ROWS_MAX, PointPlan, PointStatement, SelectPlan, TableUse};
@@ -207,6 +210,8 @@ pub fn run(
         only: RefCell::default(),
         keys: RefCell::default(),
         kept: RefCell::default(),
+        sought: RefCell::default(),
+        keyed: RefCell::default(),
         memory: MemoryBound::of_rows(limits.memory_max),
         interrupt: RefCell::default(),
         missed: Missed::for_plan(plan),
@@ -261,6 +266,10 @@ struct Run<'a, 'v> {
     keys: RefCell<Vec<Key>>,
     /// Rows of uncorrelated subqueries and derived tables.
     kept: RefCell<FxHashMap<NodeId, Rc<Vec<Row>>>>,
+    /// Of uncorrelated subqueries in whose rows values are looked for.
+    sought: RefCell<FxHashMap<NodeId, Sought>>,
+    /// Of correlated ones whose rows have keys.
+    keyed: RefCell<FxHashMap<NodeId, Keyed>>,
     /// What rows take that wait for others: those that a change has found, that are sorted, grouped, joined or kept.
     memory: MemoryBound,
     /// Why a subquery stopped, while the reason passes through an expression.

@@ -8,7 +8,7 @@ use base::{SqlError, SqlState};
 use smallvec::SmallVec;
 use types::{CastContext, Datum, PgType, TypeMod};
 
-use super::eval_context::{EvalCtx, EvalResult};
+use super::eval_context::{Among, EvalCtx, EvalResult};
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryExpr, SubqueryTest};
 use crate::memory_bound::Held;
 
@@ -397,6 +397,16 @@ fn eval_subquery(subquery: &SubqueryExpr, ctx: &EvalCtx<'_>) -> EvalResult<Datum
                 let value = eval(&column.left, ctx)?;
                 hold(&column.left, &value, &mut held)?;
                 left.push(value);
+            }
+            if let ([column], [value]) = (columns.as_slice(), left.as_slice())
+                && column.op == if *all { CompareOp::Ne } else { CompareOp::Eq }
+                && let Some(among) = ctx.stmt.subqueries.find(subquery.id, column, value, ctx)?
+            {
+                return Ok(match among {
+                    Among::Found => Datum::Bool(!*all),
+                    Among::Missing => Datum::Bool(*all),
+                    Among::Unknown => Datum::Null,
+                });
             }
             let mut result = Some(*all);
             run(&mut |row| {

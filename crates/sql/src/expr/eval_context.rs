@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use base::SqlError;
 use types::{Datum, FormatContext};
 
-use super::tree::SubqueryId;
+use super::tree::{SubqueryColumn, SubqueryId};
 use crate::memory_bound::{Held, MemoryBound};
 
 /// Why an expression has no value.
@@ -105,6 +105,26 @@ pub trait SubqueryEval {
         outer: &EvalCtx<'_>,
         sink: &mut dyn FnMut(&[Datum]) -> EvalResult<ControlFlow<()>>,
     ) -> EvalResult<()>;
+
+    /// Looks a value up among those of subquery `id`'s only column, which `column` compares it with; `None` where its rows are to be gone through.
+    fn find(
+        &self,
+        _id: SubqueryId,
+        _column: &SubqueryColumn,
+        _value: &Datum,
+        _outer: &EvalCtx<'_>,
+    ) -> EvalResult<Option<Among>> {
+        Ok(None)
+    }
+}
+
+/// Whether a value is among others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Among {
+    Found,
+    Missing,
+    /// It is NULL, or one of them is and none is equal to it.
+    Unknown,
 }
 
 /// For statements whose expressions have no subqueries.

@@ -35,7 +35,8 @@ pub use bind_type::bind_type;
 pub use coerce::{coerce, coerce_assignment, coerce_condition, common_type, resolve_unknown};
 pub use eval::{eval, eval_bool, eval_filter, eval_ref};
 pub use eval_context::{
-    AdvisoryKey, EvalCtx, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx, SubqueryEval,
+    AdvisoryKey, Among, EvalCtx, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx,
+    SubqueryEval,
 };
 pub use fold::{FOLDING_BYTES_MAX, NoSession, eval_constant_expr};
 pub use function::{ArgType, FunctionDef, Implementation};

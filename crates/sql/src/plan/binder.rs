@@ -388,7 +388,8 @@ impl SubqueryBinder for Binder<'_> {
             subqueries.push(None);
             subqueries.len() - 1
         };
-        let bound = self.bind_query(query, Some(outer))?;
+        let mut bound = self.bind_query(query, Some(outer))?;
+        bound.plan.keyed = bound.plan.keyed_rows().map(Box::new);
         let columns = bound.columns.into_iter().map(|c| (c.ty, c.typmod, c.name)).collect();
         let correlated = bound.plan.correlated;
         self.subqueries.borrow_mut()[at] = Some(bound.plan);

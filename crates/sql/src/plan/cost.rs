@@ -95,8 +95,13 @@ impl Binder<'_> {
         let (mut once, mut each) = (0.0, 0.0);
         expr.walk(&mut |node| {
             if let ExprKind::Subquery(subquery) = &node.kind {
-                let cost = self.with_subquery(subquery.id, |plan| plan.cost);
-                if subquery.correlated { each += cost } else { once += cost }
+                let (cost, is_keyed) =
+                    self.with_subquery(subquery.id, |plan| (plan.cost, plan.keyed.is_some()));
+                match (subquery.correlated, is_keyed) {
+                    (false, _) => once += cost,
+                    (true, false) => each += cost,
+                    (true, true) => (once, each) = (once + cost, each + 1.0),
+                }
             }
             true
         });

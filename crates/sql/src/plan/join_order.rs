@@ -615,7 +615,7 @@ fn take_filled(pending: &mut Vec<Pending>, bound: &[bool]) -> Vec<BoundExpr> {
 }
 
 /// Both sides in one form, so that equal values have equal keys; `None` if there is none.
-fn hash_pair(left: &BoundExpr, right: &BoundExpr) -> Option<(BoundExpr, BoundExpr)> {
+pub(super) fn hash_pair(left: &BoundExpr, right: &BoundExpr) -> Option<(BoundExpr, BoundExpr)> {
     let text = |ty| matches!(ty, PgType::Text | PgType::Varchar | PgType::Name);
     if matches!(left.ty, PgType::Json | PgType::Jsonb) {
         return None;

@@ -4,8 +4,8 @@
 //! `Send + Sync`, and runs any number of times for one version of the catalog. Everything else is [`PlanKind::Analytic`]
 //! with a reason. A clause that nobody consumed is an error: the walks destructure every syntax node by all of its fields.
 //!
-//! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path` and
-//! `join_order` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `union`, `analytic` (what goes elsewhere).
+//! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path`,
+//! `join_order` and `keyed` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `union`, `analytic` (what goes elsewhere).
 
 mod analytic;
 mod binder;
@@ -15,6 +15,7 @@ mod from_clause;
 mod grouping;
 mod insert;
 mod join_order;
+mod keyed;
 mod level;
 mod ordering;
 mod parts;
@@ -41,6 +42,7 @@ use crate::parse::changes_rows;
 
 pub use analytic::{names_any, text_names_any};
 pub use cost::POINT_ROWS_MAX;
+pub use keyed::KeyedRows;
 pub use point_plan::{
     AccessPath, AggregatePlan, Arbiter, CascadePlan, ChangeSource, CheckPlan, ConflictAction, DeletePlan,
     DistinctPlan, ExternalSource, InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength, LockWaitPolicy,

@@ -12,6 +12,7 @@ use sqlparser::ast;
 use tenant::catalog::Table;
 use types::{PgType, TypeMod};
 
+use super::keyed::KeyedRows;
 use crate::expr::{AggregateCall, BoundExpr, SubqueryId};
 
 /// A statement the point path runs.
@@ -103,6 +104,8 @@ pub struct SelectPlan {
     pub locks: Vec<LockPlan>,
     /// Uses a row of an enclosing query.
     pub correlated: bool,
+    /// How its rows can be found otherwise than by running it, if it is a subquery of an expression.
+    pub keyed: Option<Box<KeyedRows>>,
     /// Rows looked at, estimated.
     pub cost: f64,
     /// Rows given out, estimated.

@@ -543,6 +543,7 @@ impl Binder<'_> {
             offset,
             locks,
             correlated,
+            keyed: None,
             cost,
             rows,
         })

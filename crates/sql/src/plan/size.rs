@@ -107,6 +107,9 @@ impl Sum {
     /// A level, with those of its FROM.
     fn select(&mut self, select: &SelectPlan) {
         select.for_each_expr(0, &mut |expr, _| self.expr(expr));
+        if let Some(keyed) = &select.keyed {
+            self.exprs(keyed.own.iter().chain(&keyed.outer).chain(&keyed.filter));
+        }
         self.names_of(select);
     }
 
