@@ -34,7 +34,6 @@ use std::rc::Rc;
 use base::limits::STATEMENT_TOKENS_MAX;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 
@@ -141,7 +140,7 @@ fn tokens_of(sql: &str, pace: &Pace) -> SqlResult<Vec<TokenWithSpan>> {
         pace.step();
         token
     };
-    let dialect = PostgreSqlDialect {};
+    let dialect = dialect::lexing();
     let mut tokenizer = Tokenizer::new(&dialect, sql);
     let tokenize = || tokenizer.tokenize_with_location_into_buf_with_mapper(&mut tokens, counted);
     match catch_unwind(AssertUnwindSafe(tokenize)) {

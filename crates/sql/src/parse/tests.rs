@@ -418,6 +418,21 @@ fn a_sign_binds_closer_than_a_power() {
 }
 
 #[test]
+fn an_operator_ends_before_a_sign_and_before_a_comment() {
+    let shown = |sql: &str| parse_expression(sql).unwrap().to_string();
+    for (sql, read) in [
+        ("a>-1", "a > -1"),
+        ("a<>-1 and a>=+2", "a <> -1 AND a >= +2"),
+        ("a->-1->>-b", "a -> -1 ->> -b"),
+        ("a>--nothing\n1", "a > 1"),
+        ("a<=/* nothing */1", "a <= 1"),
+        ("a #- b", "a #- b"),
+    ] {
+        assert_eq!(shown(sql), read);
+    }
+}
+
+#[test]
 fn a_name_is_cut_as_other_statements_cut_it() {
     let long = "n".repeat(70);
     let ParsedStatement::Prepare { name, .. } = one(&format!("prepare {long} as select 1")) else {
