@@ -8,7 +8,7 @@ use std::any::TypeId;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use sqlparser::ast::{Expr, Function, FunctionArguments, Ident, ObjectName};
+use sqlparser::ast::{Expr, Function, FunctionArguments, Ident, ObjectName, UnaryOperator};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -50,6 +50,37 @@ pub(super) fn parse<T>(
 /// The dialect by which a text is cut into tokens. They are bounded elsewhere, so that its questions cost nothing.
 pub(super) fn lexing() -> impl Dialect {
     Metered { left: Cell::new(u64::MAX), pace: Pace::free() }
+}
+
+/// Of a sign: closer than COLLATE and AT TIME ZONE, 120 and 110 to `sqlparser`, and less close than subscripts and casts, from 130 on.
+const SIGN_PRECEDENCE: u8 = 125;
+
+/// The operator that stands before its operand.
+fn prefix_operator(token: &Token) -> Option<UnaryOperator> {
+    Some(match token {
+        Token::Minus => UnaryOperator::Minus,
+        Token::Plus => UnaryOperator::Plus,
+        Token::AtSign => UnaryOperator::PGAbs,
+        Token::Tilde => UnaryOperator::BitwiseNot,
+        Token::PGSquareRoot => UnaryOperator::PGSquareRoot,
+        Token::PGCubeRoot => UnaryOperator::PGCubeRoot,
+        _ => return None,
+    })
+}
+
+/// Whether it is a match by a pattern, which binds as a comparison to `sqlparser` and closer to PostgreSQL.
+fn is_match(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Tilde
+            | Token::TildeAsterisk
+            | Token::ExclamationMarkTilde
+            | Token::ExclamationMarkTildeAsterisk
+            | Token::DoubleTilde
+            | Token::DoubleTildeAsterisk
+            | Token::ExclamationMarkDoubleTilde
+            | Token::ExclamationMarkDoubleTildeAsterisk
+    )
 }
 
 /// Unwinds the parser, which would take an error for a reason to try something else.
@@ -107,14 +138,28 @@ impl Dialect for Metered {
         self.postgres().is_custom_operator_part(c) && !matches!(c, '+' | '-' | '*' | '/')
     }
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        if super::respell::is_distinct_mark(&parser.peek_token_ref().token) {
+        let token = &parser.peek_token_ref().token;
+        if super::respell::is_distinct_mark(token) {
             return Some(Ok(self.prec_value(Precedence::Is)));
+        }
+        if is_match(token) {
+            return Some(Ok(self.prec_value(Precedence::PgOther)));
         }
         self.postgres().get_next_precedence(parser)
     }
-    /// `current_role` and `current_schema` are calls without parentheses, which `sqlparser` takes for columns.
+    /// Operators before their operands. `current_role` and `current_schema` are calls without parentheses, which `sqlparser` takes for columns.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         self.postgres();
+        if let Some(op) = prefix_operator(&parser.peek_token_ref().token) {
+            parser.next_token();
+            // A sign binds closer than `^`, so that `-2 ^ 2` is `(-2) ^ 2`; the others as what has no place of its own: `@ -5 + 3` is `@ (-5 + 3)`.
+            let precedence = match op {
+                UnaryOperator::Minus | UnaryOperator::Plus => SIGN_PRECEDENCE,
+                _ => self.prec_value(Precedence::PgOther),
+            };
+            let operand = parser.parse_subexpr(precedence);
+            return Some(operand.map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) }));
+        }
         let Token::Word(word) = &parser.peek_token_ref().token else { return None };
         let is_call = word.quote_style.is_none()
             && ["current_role", "current_schema"].iter().any(|name| word.value.eq_ignore_ascii_case(name));

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use base::limits::{NESTING_MAX, STATEMENT_TOKENS_MAX, THREAD_STACK_LEN};
 use base::{SqlError, SqlResult, SqlState};
-use sqlparser::ast::{self, BinaryOperator, Expr, SetExpr, UnaryOperator, VisitMut, VisitorMut};
+use sqlparser::ast::{self, BinaryOperator, Expr, SetExpr, VisitMut, VisitorMut};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -149,7 +149,6 @@ impl VisitorMut for Settling {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         super::respell::distinct_from(expr);
         balance(expr);
-        bind_minus(expr);
         self.enter(1 + accesses(expr))
     }
 
@@ -175,34 +174,6 @@ fn set_operations(mut body: &SetExpr) -> usize {
         body = left;
     }
     levels
-}
-
-/// A sign binds closer than `^` and AT TIME ZONE: `-a ^ b` is `(-a) ^ b`, which `sqlparser` reads as `-(a ^ b)`.
-fn bind_minus(expr: &mut Expr) {
-    let Expr::UnaryOp { op: sign @ (UnaryOperator::Minus | UnaryOperator::Plus), expr: inner } = expr else {
-        return;
-    };
-    if first_operand(inner).is_none() {
-        return;
-    }
-    let sign = *sign;
-    let mut whole = std::mem::replace(&mut **inner, Expr::value(ast::Value::Null));
-    let mut operand = &mut whole;
-    while first_operand(operand).is_some() {
-        operand = first_operand(operand).expect("there was one");
-    }
-    let first = std::mem::replace(operand, Expr::value(ast::Value::Null));
-    *operand = Expr::UnaryOp { op: sign, expr: Box::new(first) };
-    *expr = whole;
-}
-
-/// The operand that a sign before the expression belongs to.
-fn first_operand(expr: &mut Expr) -> Option<&mut Expr> {
-    match expr {
-        Expr::BinaryOp { left, op: BinaryOperator::PGExp, .. } => Some(left),
-        Expr::AtTimeZone { timestamp, .. } => Some(timestamp),
-        _ => None,
-    }
 }
 
 /// Turns a long chain of ANDs, or of ORs, into a balanced tree.

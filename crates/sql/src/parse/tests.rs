@@ -433,6 +433,35 @@ fn an_operator_ends_before_a_sign_and_before_a_comment() {
 }
 
 #[test]
+fn operators_bind_as_postgresqls() {
+    let outermost = |sql: &str| match parse_expression(sql).unwrap() {
+        ast::Expr::BinaryOp { op, .. } => op.to_string(),
+        ast::Expr::UnaryOp { op, .. } => op.to_string(),
+        other => panic!("{other}"),
+    };
+    for (sql, op) in [
+        ("@ a + b", "@"),
+        ("~ a * b", "~"),
+        ("|/ a ^ b", "|/"),
+        ("@ a = b", "="),
+        ("@ a || b", "||"),
+        ("- a ^ b", "^"),
+        ("a ^ - b ^ c", "^"),
+        ("a = b ~ c", "="),
+        ("a ~ b = c", "="),
+        ("a ~ b || c", "||"),
+        ("a !~~* b || c", "||"),
+        ("not a ~ b", "NOT"),
+    ] {
+        assert_eq!(outermost(sql), op, "{sql}");
+    }
+    let ast::Expr::BinaryOp { left, .. } = parse_expression("a ^ - b ^ c").unwrap() else {
+        panic!("a power");
+    };
+    assert_eq!(left.to_string(), "a ^ -b");
+}
+
+#[test]
 fn a_name_is_cut_as_other_statements_cut_it() {
     let long = "n".repeat(70);
     let ParsedStatement::Prepare { name, .. } = one(&format!("prepare {long} as select 1")) else {
