@@ -202,21 +202,20 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The fraction of a second at the cursor, rounded to microseconds.
+    /// The fraction of a second at the cursor, rounded to microseconds, halves to the even one.
     fn fraction(&mut self) -> Result<i64, Fault> {
+        let start = self.at;
         if self.peek() != Some(b'.') {
             return Ok(0);
         }
         self.at += 1;
         let digits = self.take_while(|b| b.is_ascii_digit());
-        let mut micros = 0i64;
-        for i in 0..6 {
-            micros = micros * 10 + digits.as_bytes().get(i).map_or(0, |b| i64::from(b - b'0'));
+        if digits.is_empty() {
+            return Ok(0);
         }
-        if digits.as_bytes().get(6).is_some_and(|b| *b >= b'5') {
-            micros += 1;
-        }
-        Ok(micros)
+        // As PostgreSQL computes it.
+        let fraction: f64 = self.text[start..self.at].parse().map_err(|_| Fault::Syntax)?;
+        Ok((fraction * 1e6).round_ties_even() as i64)
     }
 
     fn clock(&mut self, hours: &str) -> Result<(), Fault> {

@@ -120,14 +120,15 @@ pub fn check_date(days: i64) -> SqlResult<i32> {
     }
 }
 
-/// Rounds microseconds to `digits` after the second, halves away from zero; the infinities stay.
+/// Rounds microseconds to `digits` after the second, halves away from zero; the infinities stay. What would leave the range is cut off instead.
 pub fn round_micros(micros: i64, digits: u8) -> i64 {
     if digits >= 6 || micros == i64::MAX || micros == i64::MIN {
         return micros;
     }
     let unit = 10i64.pow(6 - u32::from(digits));
     let half = unit / 2;
-    if micros >= 0 { (micros + half) / unit * unit } else { (micros - half) / unit * unit }
+    let moved = if micros >= 0 { micros.saturating_add(half) } else { micros.saturating_sub(half) };
+    moved / unit * unit
 }
 
 #[cfg(test)]
@@ -143,5 +144,12 @@ mod tests {
             let (y, m, d) = civil_from_days(days);
             assert_eq!(days_from_civil(y, m, d), days);
         }
+    }
+
+    #[test]
+    fn what_rounding_would_lead_out_of_range_is_cut_off() {
+        assert_eq!(round_micros(i64::MAX - 1, 0), 9_223_372_036_854_000_000);
+        assert_eq!(round_micros(i64::MIN + 1, 3), -9_223_372_036_854_775_000);
+        assert_eq!(round_micros(1_500_000, 0), 2_000_000);
     }
 }
