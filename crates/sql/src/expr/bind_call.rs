@@ -210,7 +210,7 @@ fn special(binder: &Binder<'_>, name: &str, args: Vec<BoundExpr>) -> SqlResult<B
             let (left, right, collate) = unify(left, right, "=", ctx)?;
             // The answer is of the type that the first one is compared in, where there is no operator for its own.
             let ty = match own {
-                PgType::Unknown | PgType::Varchar => left.ty,
+                PgType::Unknown | PgType::Varchar | PgType::Bpchar | PgType::Char | PgType::Time => left.ty,
                 own if own.is_numeric() => left.ty,
                 own => own,
             };
