@@ -12,7 +12,7 @@ use super::bind_operator::{
 };
 use super::bind_row::row_of;
 use super::bind_type::{bind_type, interval_typmod};
-use super::coerce::{coerce, coerce_condition, common_type};
+use super::coerce::{coerce, coerce_condition, common_type, common_typmod};
 use super::fold::{fold, outgrows};
 use super::functions::CASE_OF;
 use super::scope::{Scope, at_ident, undefined_column};
@@ -524,9 +524,10 @@ impl Binder<'_> {
             results.insert(0, self.bind(otherwise)?);
         }
         let (mut results, ty) = unify_all(results, "CASE", self.ctx)?;
+        let typmod = if has_else { common_typmod(&results) } else { TypeMod::NONE };
         let otherwise = has_else.then(|| Box::new(results.remove(0)));
         let whens = tests.into_iter().zip(results).collect();
-        Ok(BoundExpr::new(ty, TypeMod::NONE, ExprKind::Case { whens, otherwise }))
+        Ok(BoundExpr::new(ty, typmod, ExprKind::Case { whens, otherwise }))
     }
 
     /// CASE of an operand that is not the same each time, and so has to be worked out once: as the argument of a call.

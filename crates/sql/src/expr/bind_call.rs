@@ -8,7 +8,7 @@ use super::aggregate::{AggregateCall, AggregateKind, Regression, SortKey};
 use super::bind::{Binder, fold_ident, unify_all};
 use super::bind_context::Aggregates;
 use super::bind_operator::{bind_comparison, call_named, unify};
-use super::coerce::{coerce, coerce_condition, resolve_unknown, type_name};
+use super::coerce::{coerce, coerce_condition, common_typmod, resolve_unknown, type_name};
 use super::functions::{RESET_STATEMENTS, TYPE_OF, extension_of};
 use super::scope::at_name;
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, SubqueryExpr, SubqueryTest};
@@ -190,7 +190,7 @@ fn special(binder: &Binder<'_>, name: &str, args: Vec<BoundExpr>) -> SqlResult<B
         "coalesce" => {
             some_args(1)?;
             let (args, ty) = unify_all(args, "COALESCE", ctx)?;
-            Ok(BoundExpr::new(ty, TypeMod::NONE, ExprKind::Coalesce(args)))
+            Ok(BoundExpr::new(ty, common_typmod(&args), ExprKind::Coalesce(args)))
         }
         "greatest" | "least" => {
             some_args(1)?;
@@ -198,7 +198,7 @@ fn special(binder: &Binder<'_>, name: &str, args: Vec<BoundExpr>) -> SqlResult<B
             let collate = if ty == PgType::Bpchar { Collate::Blanks } else { Collate::Plain };
             Ok(BoundExpr::new(
                 ty,
-                TypeMod::NONE,
+                common_typmod(&args),
                 ExprKind::Extreme { greatest: name == "greatest", collate, args },
             ))
         }
@@ -216,7 +216,7 @@ fn special(binder: &Binder<'_>, name: &str, args: Vec<BoundExpr>) -> SqlResult<B
             };
             let node = BoundExpr::new(
                 left.ty,
-                TypeMod::NONE,
+                left.typmod,
                 ExprKind::NullIf { collate, left: Box::new(left), right: Box::new(right) },
             );
             if node.ty == ty { Ok(node) } else { coerce(node, ty, TypeMod::NONE, CastContext::Explicit, ctx) }

@@ -209,6 +209,14 @@ pub fn common_type(types: &[PgType], place: &str) -> SqlResult<PgType> {
     Ok(common)
 }
 
+/// The modifier of an expression that is one of `exprs`, all of one type: theirs, if they have the same.
+pub(super) fn common_typmod(exprs: &[BoundExpr]) -> TypeMod {
+    match exprs {
+        [first, rest @ ..] if rest.iter().all(|expr| expr.typmod == first.typmod) => first.typmod,
+        _ => TypeMod::NONE,
+    }
+}
+
 /// Whether a conversion's outcome depends on settings, the clock or the catalog.
 pub(super) fn cast_volatility(from: PgType, to: PgType) -> Volatility {
     let zoned = |ty| {
