@@ -88,6 +88,19 @@ fn operands_that_are_copied_do_not_fill_the_memory() {
     }
 }
 
+/// With a slice among them PostgreSQL takes all subscripts for slices, each of another dimension.
+#[test]
+fn subscripts_of_further_dimensions_are_refused() {
+    for expression in ["(array[1,2])[1:2][1]", "(array[1,2])[1][1:2]", "array[1,2,3][2:][1:1]"] {
+        match run(expression) {
+            Outcome::Error(state, _) => assert_eq!(state, "0A000", "{expression}"),
+            Outcome::Value(_, text) => panic!("{expression} is {text}"),
+        }
+    }
+    let Outcome::Value(_, text) = run("((array[1,2])[1:2])[2]") else { panic!("an element of a slice") };
+    assert_eq!(text, "2");
+}
+
 #[test]
 fn what_differs_is_on_the_page_of_differences() {
     let page = include_str!("../../../docs/sql-compat.md");

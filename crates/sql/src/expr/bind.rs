@@ -588,6 +588,13 @@ impl Binder<'_> {
             Expr::Identifier(first) => self.subscripted_column(first, chain)?,
             root => (self.bind(root)?, chain),
         };
+        // With a slice among them all subscripts are slices, each of another dimension.
+        let is_slice = |access: &ast::AccessExpr| {
+            matches!(access, ast::AccessExpr::Subscript(ast::Subscript::Slice { .. }))
+        };
+        if value.ty.element().is_some() && chain.len() > 1 && chain.iter().any(is_slice) {
+            return Err(SqlError::unsupported("an array of more than one dimension"));
+        }
         for access in chain {
             let ast::AccessExpr::Subscript(subscript) = access else {
                 return Err(SqlError::unsupported("a field of a composite value"));
