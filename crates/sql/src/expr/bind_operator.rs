@@ -1,7 +1,7 @@
 //! Binding of operators and calls whose arguments are bound already.
 
 use base::{SqlError, SqlResult, SqlState};
-use types::{CastContext, CatalogNames, ElementType, PgType, TypeMod};
+use types::{CastContext, CatalogNames, Datum, ElementType, PgType, TypeMod};
 
 use super::bind_context::BindContext;
 use super::coerce::{coerce, common_type, type_name};
@@ -238,9 +238,33 @@ fn finish_call(resolved: Resolved, args: Vec<BoundExpr>, ctx: &BindContext<'_>) 
         }
         Ok(arg)
     };
-    let args = args.into_iter().zip(&resolved.args).enumerate().map(settle).collect::<SqlResult<Vec<_>>>()?;
+    let mut args =
+        args.into_iter().zip(&resolved.args).enumerate().map(settle).collect::<SqlResult<Vec<_>>>()?;
+    no_array_is_empty(resolved.def, &mut args);
     let kind = ExprKind::Call { function: FunctionRef(resolved.def), args };
     Ok(fold(BoundExpr::new(resolved.result, TypeMod::NONE, kind), ctx))
+}
+
+/// Where an element is put to an array, has NULL for it be an array without elements: the element's value alone, which may be NULL too, does
+/// not say what the result is an array of.
+fn no_array_is_empty(def: &FunctionDef, args: &mut [BoundExpr]) {
+    let puts = matches!(def.name, "array_append" | "array_prepend" | "||");
+    if !puts || !def.args.contains(&ArgType::AnyElement) {
+        return;
+    }
+    for (arg, declared) in args.iter_mut().zip(def.args) {
+        let PgType::Array(element) = arg.ty else { continue };
+        let is_given = matches!(arg.kind, ExprKind::Array { .. })
+            || arg.as_const().is_some_and(|value| !value.is_null());
+        if *declared != ArgType::AnyArray || is_given {
+            continue;
+        }
+        let empty = BoundExpr::constant(Datum::array(element, Vec::new()), arg.ty);
+        let own = std::mem::replace(arg, empty.clone());
+        if own.as_const().is_none() {
+            *arg = BoundExpr::new(own.ty, own.typmod, ExprKind::Coalesce(vec![own, empty]));
+        }
+    }
 }
 
 /// `value [NOT] IN (items)`.
