@@ -129,7 +129,10 @@ pub(super) static FUNCTIONS: &[FunctionDef] = join![
             Ok(Datum::Float8(float(&a[0])?.atan2(float(&a[1])?)))
         }),
         FunctionDef::new("radians", &[FLOAT8], FLOAT8, |a, _| trig(a, f64::to_radians)),
-        FunctionDef::new("degrees", &[FLOAT8], FLOAT8, |a, _| trig(a, f64::to_degrees)),
+        FunctionDef::new("degrees", &[FLOAT8], FLOAT8, |a, _| {
+            let angle = float(&a[0])?;
+            checked(angle.to_degrees(), angle.is_finite())
+        }),
         FunctionDef::new("pi", &[], FLOAT8, |_, _| Ok(Datum::Float8(std::f64::consts::PI))),
         FunctionDef::new("random", &[], FLOAT8, random).volatile(),
         FunctionDef::new("scale", &[NUMERIC], INT4, |a, _| Ok(match numeric(&a[0])? {
