@@ -70,7 +70,15 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("current_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.format.now)))
         .stable(),
     FunctionDef::new("current_timestamp", &[INT4], TIMESTAMPTZ, |a, c| {
-        Ok(Datum::TimestampTz(datetime::round_micros(c.stmt.format.now, int(&a[0])?.clamp(0, 6) as u8)))
+        Ok(Datum::TimestampTz(rounded(c.stmt.format.now, &a[0])?))
+    })
+    .stable(),
+    FunctionDef::new("localtimestamp", &[INT4], TIMESTAMP, |a, c| {
+        Ok(Datum::Timestamp(rounded(local_now(c), &a[0])?))
+    })
+    .stable(),
+    FunctionDef::new("localtime", &[INT4], TIME, |a, c| {
+        Ok(Datum::Time(rounded(local_now(c).rem_euclid(DAY_MICROS), &a[0])?))
     })
     .stable(),
     FunctionDef::new("statement_timestamp", &[], TIMESTAMPTZ, |_, c| {
@@ -335,6 +343,11 @@ fn days(d: &Datum) -> EvalResult<i32> {
 
 fn local_now(ctx: &EvalCtx<'_>) -> i64 {
     zone::to_local(&ctx.stmt.format.time_zone, ctx.stmt.format.now)
+}
+
+/// Microseconds rounded to so many digits after the second: six for more.
+fn rounded(micros: i64, digits: &Datum) -> EvalResult<i64> {
+    Ok(datetime::round_micros(micros, int(digits)?.clamp(0, 6) as u8))
 }
 
 fn date_add(date: &Datum, by: i64) -> EvalResult<Datum> {
