@@ -168,6 +168,8 @@ fn look_at_short_texts() {
         ("quote_literal(repeat(chr(39), 150000000))".to_owned(), "!53200"),
         ("encode(convert_to(repeat('\u{e9}', 40000000), 'UTF8'), 'escape')".to_owned(), "!53200"),
         ("length(convert_to(repeat('\u{e9}', 70000000), 'UTF8')::text)".to_owned(), "!53200"),
+        (r#"length(to_json(array_fill(repeat('"', 1000000), array[140]))::text)"#.to_owned(), "!53200"),
+        (format!("jsonb_build_array({})", [r#"repeat('"', 1000000)"#; 90].join(", ")), "!53200"),
     ] {
         match run(&expression) {
             Outcome::Value(_, text) => assert_eq!(text, answer, "{expression:.60}"),

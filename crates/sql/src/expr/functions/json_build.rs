@@ -54,7 +54,10 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("jsonb_object", &[TEXT_ARRAY, TEXT_ARRAY], JSONB, |a, c| {
         Ok(jsonb_text(text_pairs(a, c)?))
     }),
-    FunctionDef::new("to_jsonb", &[ArgType::Any], JSONB, |a, c| Ok(jsonb(&to_value(&a[0], c)?))).stable(),
+    FunctionDef::new("to_jsonb", &[ArgType::Any], JSONB, |a, c| {
+        Ok(jsonb(&to_value(&a[0], &mut c.held(), c)?))
+    })
+    .stable(),
     FunctionDef::new("to_json", &[ArgType::Any], JSON, |a, c| Ok(Datum::Json(to_json(&a[0], c)?.into())))
         .stable(),
     FunctionDef::new("array_to_json", &[ANY_ARRAY], JSON, array_to_json).stable(),
@@ -72,8 +75,13 @@ fn jsonb_array_of(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 fn array_to_json(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let Datum::Array(array) = &args[0] else { return Err(wrong("an array", &args[0])) };
     let separator = if args.get(1).map_or(Ok(false), boolean)? { ",\n " } else { "," };
-    let items = array.items.iter().map(|item| to_json(item, ctx)).collect::<EvalResult<Vec<_>>>()?;
-    Ok(Datum::Json(format!("[{}]", items.join(separator)).into()))
+    json_array(&array.items, separator, ctx)
+}
+
+fn json_array(items: &[Datum], separator: &str, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let mut out = Text::new(ctx);
+    push_array(items, separator, &mut out, ctx)?;
+    Ok(Datum::Json(out.text.into()))
 }
 
 type Pairs<'a> = Vec<(&'a str, Option<&'a str>)>;
@@ -134,29 +142,47 @@ fn jsonb_text(pairs: Pairs<'_>) -> Datum {
     jsonb(&Value::Object(map))
 }
 
-/// Dates and times as ISO 8601, numbers and booleans as such, everything else as a string of its text.
 fn to_json(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<String> {
-    Ok(match d {
-        Datum::Null => "null".to_owned(),
-        Datum::Bool(b) => b.to_string(),
-        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => shown(d, ctx),
-        Datum::Numeric(n) if n.is_finite() => shown(d, ctx),
-        Datum::Float4(v) if v.is_finite() => shown(d, ctx),
-        Datum::Float8(v) if v.is_finite() => shown(d, ctx),
-        Datum::Json(s) | Datum::Jsonb(s) => s.to_string(),
-        Datum::Array(array) => {
-            let items = array.items.iter().map(|item| to_json(item, ctx)).collect::<EvalResult<Vec<_>>>()?;
-            format!("[{}]", items.join(","))
+    let mut out = Text::new(ctx);
+    push_json(d, &mut out, ctx)?;
+    Ok(out.text)
+}
+
+/// Dates and times as ISO 8601, numbers and booleans as such, everything else as a string of its text.
+fn push_json(d: &Datum, out: &mut Text<'_>, ctx: &EvalCtx<'_>) -> EvalResult<()> {
+    match d {
+        Datum::Null => out.push("null"),
+        Datum::Bool(b) => out.push(if *b { "true" } else { "false" }),
+        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => out.push(&shown(d, ctx)),
+        Datum::Numeric(n) if n.is_finite() => out.push(&shown(d, ctx)),
+        Datum::Float4(v) if v.is_finite() => out.push(&shown(d, ctx)),
+        Datum::Float8(v) if v.is_finite() => out.push(&shown(d, ctx)),
+        Datum::Json(s) | Datum::Jsonb(s) => out.push(s),
+        Datum::Array(array) => push_array(&array.items, ",", out, ctx),
+        Datum::Date(_) | Datum::Timestamp(_) | Datum::TimestampTz(_) => {
+            out.push(&format!("\"{}\"", moment(d, ctx)))
         }
-        Datum::Date(_) | Datum::Timestamp(_) | Datum::TimestampTz(_) => format!("\"{}\"", moment(d, ctx)),
-        d => {
-            let text = shown(d, ctx);
-            ctx.room(json::string_len(&text))?;
-            let mut out = String::new();
-            json::write_string(&text, &mut out);
-            out
+        Datum::Text(text) => push_string(text, out),
+        d => push_string(&shown(d, ctx), out),
+    }
+}
+
+fn push_array(items: &[Datum], separator: &str, out: &mut Text<'_>, ctx: &EvalCtx<'_>) -> EvalResult<()> {
+    out.push("[")?;
+    for (i, item) in items.iter().enumerate() {
+        if i > 0 {
+            out.push(separator)?;
         }
-    })
+        push_json(item, out, ctx)?;
+    }
+    out.push("]")
+}
+
+/// What is escaped takes up to six times the room of the text.
+fn push_string(text: &str, out: &mut Text<'_>) -> EvalResult<()> {
+    out.held.take(json::string_len(text))?;
+    json::write_string(text, &mut out.text);
+    Ok(())
 }
 
 /// A date or moment as ISO 8601, whatever the setting `DateStyle`.
@@ -178,12 +204,15 @@ fn moment(d: &Datum, ctx: &EvalCtx<'_>) -> String {
     format!("{moment}{}{era}", if bare_hours { ":00" } else { "" })
 }
 
-fn to_value(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<Value> {
+/// A part of what is built, which `held` has room for until all of it is.
+fn to_value(d: &Datum, held: &mut Held<'_>, ctx: &EvalCtx<'_>) -> EvalResult<Value> {
     if let Datum::Text(text) = d {
-        ctx.room(json::string_len(text))?;
+        held.take(json::string_len(text))?;
         return Ok(Value::from(text.as_str()));
     }
-    Ok(json::parse_jsonb(&to_json(d, ctx)?)?)
+    let text = to_json(d, ctx)?;
+    held.take(text.len())?;
+    Ok(json::parse_jsonb(&text)?)
 }
 
 fn pairs(args: &[Datum]) -> EvalResult<std::slice::ChunksExact<'_, Datum>> {
@@ -214,28 +243,36 @@ fn key_of(d: &Datum, place: usize, null: &str, ctx: &EvalCtx<'_>) -> EvalResult<
 }
 
 fn build_object(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Value> {
-    let mut map = Map::new();
+    let (mut map, mut held) = (Map::new(), ctx.held());
     for (i, pair) in pairs(args)?.enumerate() {
-        map.insert(key_of(&pair[0], 2 * i + 1, ": key must not be null", ctx)?, to_value(&pair[1], ctx)?);
+        let key = key_of(&pair[0], 2 * i + 1, ": key must not be null", ctx)?;
+        held.take(json::string_len(&key))?;
+        map.insert(key, to_value(&pair[1], &mut held, ctx)?);
     }
     Ok(Value::Object(map))
 }
 
 fn build_array(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Value> {
-    Ok(Value::Array(args.iter().map(|d| to_value(d, ctx)).collect::<EvalResult<Vec<_>>>()?))
+    let mut held = ctx.held();
+    let items = args.iter().map(|d| to_value(d, &mut held, ctx)).collect::<EvalResult<Vec<_>>>()?;
+    Ok(Value::Array(items))
 }
 
 fn json_object_of(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let mut parts = Vec::new();
+    let mut out = Text::new(ctx);
+    out.push("{")?;
     for (i, pair) in pairs(args)?.enumerate() {
-        let mut part = String::new();
-        json::write_string(&key_of(&pair[0], 2 * i + 1, " cannot be null", ctx)?, &mut part);
-        parts.push(format!("{part} : {}", to_json(&pair[1], ctx)?));
+        if i > 0 {
+            out.push(", ")?;
+        }
+        push_string(&key_of(&pair[0], 2 * i + 1, " cannot be null", ctx)?, &mut out)?;
+        out.push(" : ")?;
+        push_json(&pair[1], &mut out, ctx)?;
     }
-    Ok(Datum::Json(format!("{{{}}}", parts.join(", ")).into()))
+    out.push("}")?;
+    Ok(Datum::Json(out.text.into()))
 }
 
 fn json_array_of(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let parts = args.iter().map(|d| to_json(d, ctx)).collect::<EvalResult<Vec<_>>>()?;
-    Ok(Datum::Json(format!("[{}]", parts.join(", ")).into()))
+    json_array(args, ", ", ctx)
 }
