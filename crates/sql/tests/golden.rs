@@ -114,7 +114,11 @@ fn what_differs_is_on_the_page_of_differences() {
 fn large_values_are_searched_in_time_that_grows_with_them() {
     let numbers = "string_to_array(repeat('1,', 300000) || '2', ',')";
     let texts = "string_to_array(repeat('x,', 300000) || 'y', ',')";
+    let scales = |first: u8| {
+        format!("string_to_array(repeat('{first},1e-16383,', 50000) || '{first}', ',')::numeric[]")
+    };
     for (expression, answer) in [
+        (format!("{} @> {}", scales(1), scales(1)), "t"),
         ("length(translate(repeat('a', 1000000), repeat('b', 1000000), ''))".to_owned(), "1000000"),
         ("length(btrim(repeat('a', 1000000) || 'c', repeat('b', 1000000) || 'a'))".to_owned(), "1"),
         (format!("{numbers} @> {texts}"), "f"),

@@ -268,10 +268,7 @@ impl Numeric {
     pub fn compare(&self, other: &Numeric) -> Ordering {
         match (&self.0, &other.0) {
             (Repr::Small { coef: a, scale: sa }, Repr::Small { coef: b, scale: sb }) => {
-                if sa == sb {
-                    return a.cmp(b);
-                }
-                if a.signum() != b.signum() {
+                if sa == sb || *a == 0 || a.signum() != b.signum() {
                     return a.cmp(b);
                 }
                 let diff = u32::from(sa.abs_diff(*sb));
@@ -279,12 +276,30 @@ impl Numeric {
                 match pow10_i128(diff).filter(|_| diff <= 19) {
                     Some(p) if sa < sb => (i128::from(*a) * p).cmp(&i128::from(*b)),
                     Some(p) => i128::from(*a).cmp(&(i128::from(*b) * p)),
-                    None => self.compare_big(other),
+                    // The product would be beyond what the other coefficient can be.
+                    None if (sa < sb) == (*a > 0) => Ordering::Greater,
+                    None => Ordering::Less,
                 }
             }
+            (Repr::Big(a), Repr::Big(b)) if a.scale == b.scale => a.coef.cmp(&b.coef),
             _ if self.is_finite() && other.is_finite() => self.compare_big(other),
             _ => self.class().cmp(&other.class()),
         }
+    }
+
+    /// The least and the most that [`Numeric::exponent`] may be, without counting digits; of a finite number that is not zero.
+    fn exponent_bounds(&self) -> (i32, i32) {
+        let (least, most) = match &self.0 {
+            Repr::Big(big) => {
+                let digits = |bits: u64| (bits as f64 * std::f64::consts::LOG10_2) as i32;
+                let bits = big.coef.bits();
+                // One more to either side, for the rounding of the product.
+                (digits(bits - 1), digits(bits) + 2)
+            }
+            _ => (self.coef_digits() as i32, self.coef_digits() as i32),
+        };
+        let scale = i32::from(self.scale());
+        (least - 1 - scale, most - 1 - scale)
     }
 
     fn class(&self) -> u8 {
@@ -296,7 +311,17 @@ impl Numeric {
         }
     }
 
+    /// Powers of ten, which take up to a tenth of a millisecond, are made for numbers alone that have as many digits before the point.
     fn compare_big(&self, other: &Numeric) -> Ordering {
+        let signs = self.signum().cmp(&other.signum());
+        if signs.is_ne() {
+            return signs;
+        }
+        let ((least, most), (other_least, other_most)) = (self.exponent_bounds(), other.exponent_bounds());
+        if least > other_most || most < other_least {
+            let larger = if least > other_most { Ordering::Greater } else { Ordering::Less };
+            return if self.signum() < 0 { larger.reverse() } else { larger };
+        }
         let scale = self.scale().max(other.scale());
         self.big_coef_at(scale).cmp(&other.big_coef_at(scale))
     }
@@ -304,13 +329,10 @@ impl Numeric {
     /// Feeds the value to `state` so that values which compare equal hash alike, whatever their scales.
     pub fn hash_value<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
-            Repr::Small { coef, scale } => {
-                let (mut coef, mut scale) = (*coef, *scale);
-                while scale > 0 && coef % 10 == 0 {
-                    coef /= 10;
-                    scale -= 1;
+            Repr::Small { .. } => {
+                if let Numeric(Repr::Small { coef, scale }) = self.trimmed() {
+                    (1u8, coef, scale).hash(state);
                 }
-                (1u8, coef, scale).hash(state);
             }
             Repr::Big(_) => match self.trimmed() {
                 Numeric(Repr::Big(big)) => (2u8, &big.coef, big.scale).hash(state),
@@ -326,6 +348,7 @@ impl Numeric {
     #[must_use]
     pub fn trimmed(&self) -> Numeric {
         match &self.0 {
+            Repr::Small { coef: 0, .. } => Numeric::ZERO,
             Repr::Small { coef, scale } => {
                 let (mut coef, mut scale) = (*coef, *scale);
                 while scale > 0 && coef % 10 == 0 {
@@ -526,6 +549,51 @@ mod tests {
         assert!(most.round(0).checked().is_err() && most.round(-1).checked().is_err());
         assert_eq!(most.floor().checked().unwrap().coef_digits(), 131_072);
         assert_eq!(most.trunc(-1).checked().unwrap().coef_digits(), 131_072);
+    }
+
+    #[test]
+    fn numbers_of_very_different_scales_are_compared_in_no_time() {
+        let long = format!("0.{}", "3".repeat(16_383));
+        let ascending = [
+            "-Infinity",
+            "-1e100",
+            "-1e99",
+            "-12345678901234567890.5",
+            "-1e19",
+            "-1",
+            "-0.5",
+            "-1e-30",
+            "-1e-16383",
+            "0",
+            "1e-16383",
+            "1e-30",
+            long.as_str(),
+            "0.5",
+            "1",
+            "9223372036854775807",
+            "9223372036854775807.1",
+            "1e19",
+            "1e99",
+            "9e99",
+            "1e100",
+            "1e131071",
+            "Infinity",
+            "NaN",
+        ]
+        .map(n);
+        for (i, a) in ascending.iter().enumerate() {
+            for (j, b) in ascending.iter().enumerate() {
+                assert_eq!(a.compare(b), i.cmp(&j), "{i} {j}");
+            }
+        }
+        assert_eq!(n("0").compare(&n("0e-16383")), Ordering::Equal);
+        // Seconds' work, and not minutes'.
+        let (one, tiny, large, zero) = (n("1"), n("1e-16383"), n("1e40"), n("0e-16383"));
+        for _ in 0..1_000_000 {
+            assert_eq!(one.compare(&tiny), Ordering::Greater);
+            assert_eq!(tiny.compare(&large), Ordering::Less);
+            assert!(zero.trimmed().scale() == 0);
+        }
     }
 
     #[test]
