@@ -117,8 +117,13 @@ fn large_values_are_searched_in_time_that_grows_with_them() {
     let scales = |first: u8| {
         format!("string_to_array(repeat('{first},1e-16383,', 50000) || '{first}', ',')::numeric[]")
     };
+    let jsons = |first: u8| format!("string_to_array(repeat('[{first}];', 50000) || '[0]', ';')::jsonb[]");
+    let long = "('[' || repeat('1,', 100000) || '1]')::jsonb";
     for (expression, answer) in [
         (format!("{} @> {}", scales(1), scales(1)), "t"),
+        (format!("{} && {}", jsons(1), jsons(2)), "t"),
+        (format!("array_position(array_fill('[1, 2]'::jsonb, array[20000]), {long})"), "<NULL>"),
+        (format!("{long} = any(array_fill('[1, 2]'::jsonb, array[20000]))"), "f"),
         ("length(translate(repeat('a', 1000000), repeat('b', 1000000), ''))".to_owned(), "1000000"),
         ("length(btrim(repeat('a', 1000000) || 'c', repeat('b', 1000000) || 'a'))".to_owned(), "1"),
         (format!("{numbers} @> {texts}"), "f"),

@@ -93,6 +93,10 @@ pub fn equal(a: &Datum, b: &Datum) -> bool {
         (Datum::Int8(x), Datum::Int8(y)) => x == y,
         (Datum::Text(x), Datum::Text(y)) => x == y,
         (Datum::Uuid(x), Datum::Uuid(y)) => x == y,
+        (Datum::Jsonb(x), Datum::Jsonb(y)) => json::equal_jsonb(x, y),
+        (Datum::Array(x), Datum::Array(y)) => {
+            x.items.len() == y.items.len() && x.items.iter().zip(&y.items).all(|(x, y)| equal(x, y))
+        }
         _ => compare(a, b).is_eq(),
     }
 }

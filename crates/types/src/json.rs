@@ -286,6 +286,48 @@ pub fn compare_jsonb(a: &str, b: &str) -> Ordering {
     if a == b { Ordering::Equal } else { compare(&parse_canonical(a), &parse_canonical(b)) }
 }
 
+/// Whether two canonical texts are of equal values, in time linear in what they have alike: all but numbers has one text.
+pub fn equal_jsonb(a: &str, b: &str) -> bool {
+    if a == b {
+        return true;
+    }
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    let (mut within_string, mut escaped) = (false, false);
+    let begins_number = |byte: u8| byte == b'-' || byte.is_ascii_digit();
+    while let ([x, rest_of_a @ ..], [y, rest_of_b @ ..]) = (a, b) {
+        if !within_string && begins_number(*x) && begins_number(*y) {
+            let [(own, behind_a), (other, behind_b)] = [a, b].map(split_number);
+            if own != other && !equal_numbers(own, other) {
+                return false;
+            }
+            (a, b) = (behind_a, behind_b);
+            continue;
+        }
+        if x != y {
+            return false;
+        }
+        match x {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = within_string,
+            b'"' => within_string = !within_string,
+            _ => {}
+        }
+        (a, b) = (rest_of_a, rest_of_b);
+    }
+    a.is_empty() && b.is_empty()
+}
+
+/// The number that a text begins with, and what is behind it.
+fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
+    let is_part = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
+    text.split_at(text.iter().take_while(|byte| is_part(**byte)).count())
+}
+
+fn equal_numbers(a: &[u8], b: &[u8]) -> bool {
+    let [a, b] = [a, b].map(|text| str::from_utf8(text).ok()?.parse::<Numeric>().ok());
+    matches!((a, b), (Some(a), Some(b)) if a.compare(&b).is_eq())
+}
+
 fn class(value: &Value) -> u8 {
     match value {
         Value::Null => 0,
@@ -437,6 +479,50 @@ fn contains_inner(outer: &Value, inner: &Value, steps: &mut u64) -> SqlResult<bo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_values_are_told_from_their_texts() {
+        let texts = [
+            "1",
+            "1.0",
+            "1.00",
+            "10",
+            "-1",
+            "\"1\"",
+            "\"1.0\"",
+            "[1, 2]",
+            "[1.0, 2.00]",
+            "[1, 20]",
+            "[1, 2, 3]",
+            "[12]",
+            "[]",
+            "{}",
+            "null",
+            "true",
+            "{\"a\": 1}",
+            "{\"a\": 1.0}",
+            "{\"a1\": 1}",
+            "{\"a\": \"\\\"1\"}",
+            "{\"a\": \"\\\"1.0\"}",
+            "\"\\\\\"",
+            "[\"\\\\\", 1]",
+            "[\"\\\\\", 1.0]",
+            "\"é\"",
+            "\"è\"",
+            "\"éa\"",
+            "0",
+            "0.00",
+            "\"日\"",
+            "\"本\"",
+        ];
+        for a in texts {
+            for b in texts {
+                let [value, other] = [a, b].map(|text| parse(text).expect(text));
+                assert_eq!(canonical(&value), a);
+                assert_eq!(equal_jsonb(a, b), compare(&value, &other).is_eq(), "{a} {b}");
+            }
+        }
+    }
 
     #[test]
     fn jsonb_is_ordered_as_in_postgresql_and_its_keys_are_too() {

@@ -10,11 +10,11 @@ const ARRAY: ArgType = ArgType::AnyArray;
 const ELEMENT: ArgType = ArgType::AnyElement;
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
-    FunctionDef::new("@>", &[ARRAY, ARRAY], BOOL, |a, _| {
-        Ok(Datum::Bool(contains(array(&a[0])?, array(&a[1])?)))
+    FunctionDef::new("@>", &[ARRAY, ARRAY], BOOL, |a, c| {
+        Ok(Datum::Bool(contains(array(&a[0])?, array(&a[1])?, c)?))
     }),
-    FunctionDef::new("<@", &[ARRAY, ARRAY], BOOL, |a, _| {
-        Ok(Datum::Bool(contains(array(&a[1])?, array(&a[0])?)))
+    FunctionDef::new("<@", &[ARRAY, ARRAY], BOOL, |a, c| {
+        Ok(Datum::Bool(contains(array(&a[1])?, array(&a[0])?, c)?))
     }),
     FunctionDef::new("&&", &[ARRAY, ARRAY], BOOL, overlaps),
 ];
@@ -74,17 +74,33 @@ fn same(a: &Datum, b: &Datum) -> bool {
 enum Lookup<'a> {
     Few(&'a [Datum]),
     Sorted(Vec<&'a Datum>),
+    /// Of jsonb, which is read to be compared.
+    Keys(Vec<Vec<u8>>),
+}
+
+/// Bytes that are a jsonb's alone; `None` for other values.
+fn json_key(item: &Datum) -> Option<Vec<u8>> {
+    let Datum::Jsonb(text) = item else { return None };
+    let mut key = Vec::new();
+    types::json::write_key(text, &mut key);
+    Some(key)
 }
 
 impl<'a> Lookup<'a> {
     /// For `asked` questions.
-    fn of(items: &'a [Datum], asked: usize) -> Lookup<'a> {
+    fn of(items: &'a [Datum], asked: usize, ctx: &EvalCtx<'_>) -> EvalResult<Lookup<'a>> {
         if items.len().saturating_mul(asked) <= 4096 {
-            return Lookup::Few(items);
+            return Ok(Lookup::Few(items));
+        }
+        if items.iter().any(|item| matches!(item, Datum::Jsonb(_))) {
+            ctx.room(items.iter().map(|item| size_of::<Vec<u8>>() + 2 * item.heap_bytes()).sum())?;
+            let mut keys: Vec<Vec<u8>> = items.iter().filter_map(json_key).collect();
+            keys.sort_unstable();
+            return Ok(Lookup::Keys(keys));
         }
         let mut sorted: Vec<&Datum> = items.iter().filter(|item| !item.is_null()).collect();
         sorted.sort_unstable_by(|a, b| types::compare(a, b));
-        Lookup::Sorted(sorted)
+        Ok(Lookup::Sorted(sorted))
     }
 
     fn has(&self, item: &Datum) -> bool {
@@ -92,18 +108,19 @@ impl<'a> Lookup<'a> {
             _ if item.is_null() => false,
             Lookup::Few(items) => items.iter().any(|own| same(own, item)),
             Lookup::Sorted(sorted) => sorted.binary_search_by(|own| types::compare(own, item)).is_ok(),
+            Lookup::Keys(keys) => json_key(item).is_some_and(|key| keys.binary_search(&key).is_ok()),
         }
     }
 }
 
-fn contains(outer: &Array, inner: &Array) -> bool {
-    let own = Lookup::of(&outer.items, inner.items.len());
-    inner.items.iter().all(|item| own.has(item))
+fn contains(outer: &Array, inner: &Array, ctx: &EvalCtx<'_>) -> EvalResult<bool> {
+    let own = Lookup::of(&outer.items, inner.items.len(), ctx)?;
+    Ok(inner.items.iter().all(|item| own.has(item)))
 }
 
-fn overlaps(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn overlaps(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (a, b) = (array(&args[0])?, array(&args[1])?);
-    let own = Lookup::of(&b.items, a.items.len());
+    let own = Lookup::of(&b.items, a.items.len(), ctx)?;
     Ok(Datum::Bool(a.items.iter().any(|item| own.has(item))))
 }
 
