@@ -283,9 +283,13 @@ pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>
                 return Ok(None);
             }
             let _held = held_by(&value, ctx)?;
+            let is_long = value.heap_bytes() > LONG_ARGUMENTS_MIN;
             let mut found = Some(false);
             for item in items {
                 let item = eval_ref(item, ctx)?;
+                if is_long {
+                    ctx.look()?;
+                }
                 if item.is_null() {
                     found = None;
                 } else if holds(CompareOp::Eq, *collate, &value, &item) {
@@ -300,9 +304,13 @@ pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>
             let _held = held_by(&array, ctx)?;
             let Datum::Array(array) = &*array else { return Ok(None) };
             let value = eval_ref(left, ctx)?;
+            let is_long = value.heap_bytes() > LONG_ARGUMENTS_MIN;
             quantified(
                 *all,
                 array.items.iter().map(|item| {
+                    if is_long {
+                        ctx.look()?;
+                    }
                     Ok((!value.is_null() && !item.is_null()).then(|| holds(*op, *collate, &value, item)))
                 }),
             )
@@ -311,14 +319,19 @@ pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>
             let array = eval_ref(array, ctx)?;
             let _held = held_by(&array, ctx)?;
             let Datum::Array(array) = &*array else { return Ok(None) };
-            let value = eval(left, ctx)?;
+            let mut args = [eval(left, ctx)?, Datum::Null];
+            let is_long = args[0].heap_bytes() > LONG_ARGUMENTS_MIN;
             quantified(
                 *all,
                 array.items.iter().map(|item| {
-                    if value.is_null() || item.is_null() {
+                    if args[0].is_null() || item.is_null() {
                         return Ok(None);
                     }
-                    Ok((function.0.eval)(&[value.clone(), item.clone()], ctx)?.as_bool())
+                    if is_long {
+                        ctx.look()?;
+                    }
+                    args[1] = item.clone();
+                    Ok((function.0.eval)(&args, ctx)?.as_bool())
                 }),
             )
         }
