@@ -34,6 +34,20 @@ pub(crate) struct Grouping {
     sets: Vec<Vec<usize>>,
 }
 
+/// Sets of one GROUP BY, as PostgreSQL has them at most.
+const SETS_MAX: usize = 4_096;
+
+/// Expressions that they are sets of: each has a bit of a group's number.
+const SETS_KEYS_MAX: usize = 64;
+
+fn require_few_sets(sets: usize) -> SqlResult<()> {
+    if sets <= SETS_MAX {
+        return Ok(());
+    }
+    let message = format!("too many grouping sets present (maximum {SETS_MAX})");
+    Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message))
+}
+
 impl Grouping {
     pub(crate) fn keys(&self) -> &[BoundExpr] {
         &self.keys
@@ -50,7 +64,11 @@ impl Grouping {
     }
 
     /// Combines with another element of the clause: every set of the one with every set of the other.
-    fn cross(&mut self, other: &[Vec<usize>]) {
+    ///
+    /// # Errors
+    /// 54001 for too many.
+    fn cross(&mut self, other: &[Vec<usize>]) -> SqlResult<()> {
+        require_few_sets(self.sets.len() * other.len())?;
         let mut sets = Vec::new();
         for a in &self.sets {
             for b in other {
@@ -60,6 +78,7 @@ impl Grouping {
             }
         }
         self.sets = sets;
+        Ok(())
     }
 }
 
@@ -81,7 +100,15 @@ impl Binder<'_> {
         let mut grouping = Grouping { keys: Vec::new(), sets: vec![Vec::new()] };
         for expr in exprs {
             let sets = self.grouping_sets(expr, items, place, &mut grouping)?;
-            grouping.cross(&sets);
+            grouping.cross(&sets)?;
+        }
+        if grouping.sets.len() > 1 {
+            if grouping.keys.len() > SETS_KEYS_MAX {
+                let message = format!("grouping sets of more than {SETS_KEYS_MAX} expressions");
+                return Err(SqlError::unsupported(message));
+            }
+            // Beside the rows of a batch stands the number of each set.
+            self.shared.note_literal(grouping.sets.len() * size_of::<u64>());
         }
         Ok(Some(grouping))
     }
@@ -103,6 +130,7 @@ impl Binder<'_> {
             ast::Expr::GroupingSets(sets) => lists(sets, grouping)?,
             ast::Expr::Rollup(parts) => {
                 let parts = lists(parts, grouping)?;
+                require_few_sets(parts.len() + 1)?;
                 (0..=parts.len()).rev().map(|n| parts[..n].concat()).collect()
             }
             ast::Expr::Cube(parts) => {

@@ -376,3 +376,17 @@ fn joins_that_do_not_fit_are_sorted_by_all_that_is_asked_for() {
     let bounded = sample.text(sql).expect("it runs");
     assert!(bounded == unbounded, "another order");
 }
+
+#[test]
+fn grouping_sets_have_postgresqls_limit() {
+    let mut sample = Sample::new();
+    let keys = |from: usize| (from..from + 12).map(|n| format!("id + {n}")).collect::<Vec<_>>().join(", ");
+    let cube = format!("select count(*) from parent group by cube ({}), cube ({})", keys(0), keys(12));
+    assert_eq!(sample.text(&cube).expect_err("16 million").state(), SqlState::STATEMENT_TOO_COMPLEX);
+    let parts = (0..100).map(|n| format!("id + {n}")).collect::<Vec<_>>().join(", ");
+    let rollup = format!("select count(*) from parent group by rollup ({parts})");
+    assert_eq!(sample.text(&rollup).expect_err("more than bits").state(), SqlState::FEATURE_NOT_SUPPORTED);
+    let sql = "select grouping(id), count(*) from parent where id <= 2 group by rollup (id, id), grouping sets ((), ()) order by 1, 2";
+    let twice = |row: &str, times: usize| row.repeat(times);
+    assert_eq!(sample.text(sql), Ok(twice("0|1\n", 8) + &twice("1|2\n", 2)));
+}
