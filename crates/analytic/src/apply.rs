@@ -445,15 +445,23 @@ impl ApplyRows {
             return self.looked_up(rows, forgotten);
         }
         if memo.memory.size() > MEMO_BYTES_MAX {
-            memo.rows.clear();
-            memo.memory.free();
+            memo.forget();
         }
+        let found = match self.remember(&key, memo, context).await {
+            // What is remembered may have the room that is wanted, and can be looked up again.
+            Err(error) if is_refusal(&error) && memo.forget() => self.remember(&key, memo, context).await?,
+            found => found?,
+        };
+        memo.rows.insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// What the subplan has for the cells' present values, which are `key`, in memory of `memo`.
+    async fn remember(&self, key: &[ScalarValue], memo: &Memo, context: &Arc<TaskContext>) -> Result<Found> {
         let keys: usize = key.iter().map(ScalarValue::size).sum();
         memo.memory.try_grow(keys + MEMO_ENTRY_LEN)?;
         let rows = self.run(context, &memo.memory).await?;
-        let found = self.looked_up(rows, &memo.memory)?;
-        memo.rows.insert(key, found.clone());
-        Ok(found)
+        self.looked_up(rows, &memo.memory)
     }
 
     /// The node's expressions over a batch.
@@ -484,10 +492,10 @@ impl ApplyRows {
             }
             if matches!(self.kind, ApplyKind::Array { .. }) {
                 // Its items, until they are joined.
-                built.try_grow(found.rows.get_array_memory_size())?;
+                memo.grow(&built, found.rows.get_array_memory_size())?;
             }
             let answer = self.answer(&found, &left).map_err(external)?;
-            built.try_grow(answer.size())?;
+            memo.grow(&built, answer.size())?;
             answers.push(answer);
         }
         let mut out = batch.columns().to_vec();
@@ -588,6 +596,29 @@ const COMPACT_ENOUGH: usize = 4 << 10;
 struct Memo {
     rows: FxHashMap<Vec<ScalarValue>, Found>,
     memory: MemoryReservation,
+}
+
+impl Memo {
+    /// Whether there was anything.
+    fn forget(&mut self) -> bool {
+        let had_any = !self.rows.is_empty();
+        self.rows.clear();
+        self.memory.free();
+        had_any
+    }
+
+    /// Takes so many bytes more for `other`, in the place of what is remembered where there are no others.
+    fn grow(&mut self, other: &MemoryReservation, bytes: usize) -> Result<()> {
+        match other.try_grow(bytes) {
+            Err(error) if is_refusal(&error) && self.forget() => other.try_grow(bytes),
+            grown => grown,
+        }
+    }
+}
+
+/// Whether there was no memory.
+fn is_refusal(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
 /// Rows of the subplan, and their values for comparisons with a single column.

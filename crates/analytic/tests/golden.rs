@@ -390,3 +390,12 @@ fn grouping_sets_have_postgresqls_limit() {
     let twice = |row: &str, times: usize| row.repeat(times);
     assert_eq!(sample.text(sql), Ok(twice("0|1\n", 8) + &twice("1|2\n", 2)));
 }
+
+#[test]
+fn what_is_remembered_of_subqueries_gives_way() {
+    let mut sample = Sample::new();
+    sample.work_memory = Some(ByteCount::from_mib(2));
+    let sql = "select count(*), sum(s) from (select g, (select sum(x) from generate_series(1, 3) as x where x <> g) as s \
+               from generate_series(1, 8000) as g) t";
+    assert_eq!(sample.text(sql).as_deref(), Ok("8000|47994\n"));
+}
