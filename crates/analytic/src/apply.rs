@@ -16,6 +16,7 @@ use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions,
 use datafusion::arrow::compute::{concat_batches, take, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::Session;
+use datafusion::common::cast::as_boolean_array;
 use datafusion::common::{DFSchema, DFSchemaRef, ScalarValue, TableReference};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
@@ -127,8 +128,17 @@ pub(crate) enum ApplyKind {
     },
 }
 
+/// What is asked of a subplan's rows for a row of the input, beside its kind.
+#[derive(Default)]
+pub(crate) struct Asked {
+    /// The left sides of the tests.
+    pub(crate) left: Vec<Expr>,
+    /// True for the rows that ask; `None` where all do.
+    pub(crate) guard: Option<Expr>,
+}
+
 /// The logical node. Its expressions are first the outer columns that `cells` take their values from, then the left sides
-/// of the tests.
+/// of the tests, then the guard.
 #[derive(Clone, Debug)]
 pub(crate) struct Apply {
     pub(crate) input: LogicalPlan,
@@ -138,6 +148,8 @@ pub(crate) struct Apply {
     /// Cells that nodes further out set; part of what an answer depends on.
     pub(crate) outer_cells: Vec<Arc<Cell>>,
     pub(crate) exprs: Vec<Expr>,
+    /// Whether the last of these says which rows ask.
+    pub(crate) is_guarded: bool,
     pub(crate) schema: DFSchemaRef,
     /// Whether equal values of the cells have one answer.
     pub(crate) remembers: bool,
@@ -321,6 +333,7 @@ struct ApplyRows {
     cells: Vec<Arc<Cell>>,
     outer_cells: Vec<Arc<Cell>>,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
+    is_guarded: bool,
     remembers: bool,
     properties: Arc<PlanProperties>,
     shared: Arc<Shared>,
@@ -340,6 +353,7 @@ impl ApplyRows {
             cells: apply.cells.clone(),
             outer_cells: apply.outer_cells.clone(),
             exprs,
+            is_guarded: apply.is_guarded,
             remembers: apply.remembers,
             properties: one_stream(Arc::clone(apply.schema.inner())),
             shared: Arc::clone(&apply.shared),
@@ -480,8 +494,14 @@ impl ApplyRows {
         let built = memo.memory.new_empty();
         let columns = self.evaluate(&batch)?;
         let (cells, left_columns) = columns.split_at(self.cells.len());
+        let guard = left_columns.last().filter(|_| self.is_guarded);
+        let guard = guard.map(|guard| as_boolean_array(guard)).transpose()?;
         let mut answers = Vec::with_capacity(batch.num_rows());
         for i in 0..batch.num_rows() {
+            if guard.is_some_and(|asks| asks.is_null(i) || !asks.value(i)) {
+                answers.push(ScalarValue::try_from(&self.result_type())?);
+                continue;
+            }
             let forgotten = memo.memory.new_empty();
             let found = self.look_up(cells, i, memo, &forgotten, context).await?;
             let mut left = Vec::new();

@@ -23,10 +23,11 @@ use sql::expr::{
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
 
-use crate::apply::{Apply, ApplyKind, Cell as OuterCell, ReadCell};
+use crate::apply::{Apply, ApplyKind, Asked, Cell as OuterCell, ReadCell};
 use crate::common_table::CommonRows;
 use crate::compare_rows::RowTest;
 use crate::error::Planned;
+use crate::guarded;
 use crate::relation::{Level, RelColumn, Relation};
 use crate::row_function::{Apart, Body, RowFunction};
 use crate::shared::Shared;
@@ -264,7 +265,7 @@ impl<'a> Binder<'a> {
         subplan: LogicalPlan,
         kind: ApplyKind,
         outer: &[(usize, RelColumn)],
-        tests: Vec<Expr>,
+        asked: Asked,
         answer: Option<(&str, &DataType)>,
     ) -> SqlResult<LogicalPlan> {
         if !outer.is_empty() && !self.apply_all {
@@ -286,7 +287,8 @@ impl<'a> Binder<'a> {
                 outer_cells.push(cell);
             }
         }
-        exprs.extend(tests);
+        let is_guarded = asked.guard.is_some();
+        exprs.extend(asked.left.into_iter().chain(asked.guard));
         let answer = answer.map(|(name, arrow)| (None, Arc::new(field(name, arrow))));
         let schema = Apply::schema_over(&input, &subplan, answer).planned()?;
         let node = Apply {
@@ -299,6 +301,7 @@ impl<'a> Binder<'a> {
             cells,
             outer_cells,
             exprs,
+            is_guarded,
             schema,
             number: self.number(),
             shared: Arc::clone(&self.shared),
@@ -326,7 +329,10 @@ impl<'a> Binder<'a> {
         let joins = || {
             rows_of_nothing <= usize::from(scalar) && !needs_conditions_within(&planned.relation.plan, exists)
         };
-        let native = !self.apply_all && near && (!correlated || joins());
+        // A join looks all rows up.
+        let is_guarded =
+            !translator.guards.is_empty() && guarded::may_fail(&planned.relation.plan, &subquery.test);
+        let native = !self.apply_all && near && !is_guarded && (!correlated || joins());
         let first = planned.relation.columns.first().cloned();
         let plan = planned.relation.plan.clone();
         let wrap = |plan: LogicalPlan| Subquery {
@@ -398,13 +404,16 @@ impl<'a> Binder<'a> {
                 return Err(SqlError::internal("a column of an assigned row in a query"));
             }
         };
+        let guard = if is_guarded { translator.translated_guard()? } else { None };
         let name = self.fresh();
         let input = std::mem::replace(&mut translator.plan, empty());
         let outer: Vec<(usize, RelColumn)> =
             planned.outer.iter().map(|used| (used.level, used.column.clone())).collect();
-        let left = tests.into_iter().map(|t| t.expr).collect();
-        translator.plan = self.apply_node(input, plan, kind, &outer, left, Some((&name, &arrow)))?;
-        Ok(Typed { expr: Expr::Column(bare(name)), ty, arrow })
+        let asked = Asked { left: tests.into_iter().map(|t| t.expr).collect(), guard };
+        translator.plan = self.apply_node(input, plan, kind, &outer, asked, Some((&name, &arrow)))?;
+        let answer = Typed { expr: Expr::Column(bare(name)), ty, arrow };
+        translator.note_answer(subquery, is_guarded, &answer);
+        Ok(answer)
     }
 
     /// Both sides of an IN as comparable expressions: the left one, and the subplan with its column converted.

@@ -7,7 +7,7 @@ use datafusion::logical_expr::{JoinType, LogicalPlan, LogicalPlanBuilder};
 use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, Volatility};
 use sqlparser::ast;
 
-use crate::apply::ApplyKind;
+use crate::apply::{ApplyKind, Asked};
 use crate::binder::{Binder, groups_of_nothing};
 use crate::error::Planned;
 use crate::fixed_filter::FixedFilter;
@@ -124,7 +124,7 @@ impl Binder<'_> {
             let (partners, uses) =
                 self.noting_uses(|| self.filter(right, condition, Some(&scope), "JOIN/ON"))?;
             let kind = ApplyKind::Lateral { left: true };
-            self.apply_node(left.plan, partners.plan, kind, &uses, Vec::new(), None)
+            self.apply_node(left.plan, partners.plan, kind, &uses, Asked::default(), None)
         })
     }
 }

@@ -14,7 +14,7 @@ use sqlparser::ast;
 use tenant::catalog::{Privileges, Relation as CatalogRelation, Table, ViewDefinition};
 use types::PgType;
 
-use crate::apply::ApplyKind;
+use crate::apply::{ApplyKind, Asked};
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::expand::{Expand, Series, SeriesCall};
@@ -170,7 +170,7 @@ impl Binder<'_> {
                 return Ok((right, plan));
             }
             let plan =
-                self.apply_node(left.plan.clone(), right.plan.clone(), kind, &uses, Vec::new(), None)?;
+                self.apply_node(left.plan.clone(), right.plan.clone(), kind, &uses, Asked::default(), None)?;
             Ok((right, plan))
         })?;
         check_alias(&left, &right)?;

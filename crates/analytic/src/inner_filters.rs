@@ -59,7 +59,7 @@ impl OptimizerRule for InnerFirst {
 }
 
 /// Whether evaluating `e` may fail for some rows.
-fn may_fail(e: &Expr) -> bool {
+pub(crate) fn may_fail(e: &Expr) -> bool {
     let found = e.exists(|node| {
         let Expr::ScalarFunction(call) = node else { return Ok(false) };
         let function: &dyn Any = call.func.inner().as_ref();

@@ -5,11 +5,12 @@
 //! of a CASE or COALESCE that gives a condition it makes AND and OR. Where a part may fail that others stand before, the expression is a row function: the
 //! point path's evaluator looks at one row after the other, and at no more of it than it must.
 
-use base::SqlResult;
+use base::{SqlError, SqlResult};
 use datafusion::common::TableReference;
 use sql::expr::{BoundExpr, CompareOp, ExprKind, Volatility};
 use types::PgType;
 
+use crate::binder::NEEDS_APPLY;
 use crate::relation::SYNTHETIC;
 use crate::row_function::Body;
 use crate::translate::{Translator, Typed};
@@ -29,12 +30,12 @@ impl Translator<'_, '_> {
     /// What compares two tables is left to a join, which has its pairs of rows that their own conditions leave.
     pub(crate) fn behind_others(&mut self, parts: &[BoundExpr], at: usize) -> SqlResult<Option<Typed>> {
         let part = &parts[at];
-        if at == 0 || at > OTHERS_MAX || !may_fail(part) || !is_small(part) || self.joins_tables(part) {
+        if at == 0 || at > OTHERS_MAX || !may_fail(part) || !is_simple(part) || self.joins_tables(part) {
             return Ok(None);
         }
         let sources = self.sources(part);
         let goes_before = |other: &&BoundExpr| {
-            is_small(other)
+            is_simple(other)
                 && other.volatility() != Volatility::Volatile
                 && self.sources(other).iter().all(|source| sources.contains(source))
         };
@@ -51,6 +52,22 @@ impl Translator<'_, '_> {
         self.lazily(&BoundExpr::boolean(ExprKind::And(all))).map(Some)
     }
 
+    /// Whether `e`, of which some parts may fail, can be evaluated [`Translator::lazily`]. What is large is left to Arrow whatever it does.
+    ///
+    /// # Errors
+    /// [`NEEDS_APPLY`] where a subquery of it may have become a join, which is none of its operands.
+    pub(crate) fn can_be_lazy(&self, e: &BoundExpr) -> SqlResult<bool> {
+        if !is_small(e) {
+            return Ok(false);
+        }
+        let is_joined =
+            |node: &BoundExpr| matches!(&node.kind, ExprKind::Subquery(subquery) if subquery.correlated);
+        if !self.binder.apply_all && e.any(&mut |node| is_joined(node)) {
+            return Err(SqlError::internal(NEEDS_APPLY));
+        }
+        Ok(true)
+    }
+
     /// `e` evaluated a row at a time, parts of it only where they are asked for.
     pub(crate) fn lazily(&mut self, e: &BoundExpr) -> SqlResult<Typed> {
         let mut args: Vec<(BoundExpr, Typed)> = Vec::new();
@@ -63,16 +80,18 @@ impl Translator<'_, '_> {
     fn keep_lazy(&mut self, e: &BoundExpr, args: &mut Vec<(BoundExpr, Typed)>) -> SqlResult<BoundExpr> {
         let mut body = e.clone();
         let mut failed = None;
+        let mut children = 0;
         body.for_each_child_mut(&mut |child| {
+            let place = children;
+            children += 1;
             let kept = match &child.kind {
                 ExprKind::Const(_) | ExprKind::Param(_) => return,
-                ExprKind::Column(_) | ExprKind::Outer { .. } | ExprKind::Subquery(_) => {
-                    self.argument(child, args)
-                }
+                ExprKind::Column(_) | ExprKind::Outer { .. } => self.argument(child, args),
+                ExprKind::Subquery(_) => self.at_child(e, place, child, |this| this.argument(child, args)),
                 _ if may_fail(child) || child.volatility() == Volatility::Volatile => {
-                    self.keep_lazy(child, args)
+                    self.at_child(e, place, child, |this| this.keep_lazy(child, args))
                 }
-                _ => self.argument(child, args),
+                _ => self.at_child(e, place, child, |this| this.argument(child, args)),
             };
             match kept {
                 Ok(kept) => *child = kept,
@@ -108,25 +127,25 @@ impl Translator<'_, '_> {
     }
 }
 
-/// Whether `e`, of `parts` that are evaluated in their order until one decides, must be evaluated [`Translator::lazily`].
-pub(crate) fn may_fail_behind_first(e: &BoundExpr, parts: &[BoundExpr]) -> bool {
-    parts.iter().skip(1).any(may_fail) && is_small(e)
+/// Whether what is made of `parts`, evaluated in their order until one decides, is to be evaluated [`Translator::lazily`].
+pub(crate) fn may_fail_behind_first(parts: &[BoundExpr]) -> bool {
+    parts.iter().skip(1).any(may_fail)
 }
 
-/// Whether `e`, a CASE of these branches, must be evaluated [`Translator::lazily`].
-pub(crate) fn may_fail_in_branch(
-    e: &BoundExpr,
-    whens: &[(BoundExpr, BoundExpr)],
-    otherwise: Option<&BoundExpr>,
-) -> bool {
+/// Whether a CASE of these branches is to be evaluated [`Translator::lazily`].
+pub(crate) fn may_fail_in_branch(whens: &[(BoundExpr, BoundExpr)], otherwise: Option<&BoundExpr>) -> bool {
     let results = whens.iter().map(|(_, result)| result).chain(otherwise);
     let conditions = whens.iter().skip(1).map(|(condition, _)| condition);
-    results.chain(conditions).any(may_fail) && is_small(e)
+    results.chain(conditions).any(may_fail)
 }
 
-/// What is large, or has a subquery that a join may answer, is left to Arrow whatever it does.
-fn is_small(e: &BoundExpr) -> bool {
-    e.check_copies(COPIES).is_ok() && !e.contains_subquery()
+pub(crate) fn is_small(e: &BoundExpr) -> bool {
+    e.check_copies(COPIES).is_ok()
+}
+
+/// Whether `e` is small, and has no subquery, which a join may answer.
+fn is_simple(e: &BoundExpr) -> bool {
+    is_small(e) && !e.contains_subquery()
 }
 
 /// `argument` of an aggregate, for the rows that its FILTER leaves alone where it may fail for others.

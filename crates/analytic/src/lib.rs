@@ -25,6 +25,7 @@ mod float_groups;
 mod fresh_rows;
 mod from;
 mod group;
+mod guarded;
 mod host_function;
 mod in_order;
 mod inner_filters;

@@ -15,7 +15,8 @@ use types::{Datum, PgType, TypeMod};
 use crate::arithmetic::{Arithmetic, Op};
 use crate::binder::Binder;
 use crate::error::Planned;
-use crate::lazily::{may_fail_behind_first, may_fail_in_branch};
+use crate::guarded::Answer;
+use crate::lazily::{may_fail_behind_first, may_fail_in_branch, where_filtered};
 use crate::relation::{Level, SYNTHETIC, Synthetic};
 use crate::row_function::{Body, JsonKey, Strip};
 use crate::value;
@@ -46,13 +47,28 @@ pub(crate) struct Translator<'b, 'a> {
     pub(crate) level: Arc<Level>,
     /// Values of synthetics that the plan computes by now, by their number.
     pub(crate) computed: Vec<(usize, Typed)>,
+    /// What rows fulfil that ask for what is translated now, outermost first ([`crate::guarded`]).
+    pub(crate) guards: Vec<BoundExpr>,
+    /// Whether a guard is translated.
+    pub(crate) is_guard: bool,
+    /// Of subqueries, in columns of the plan.
+    pub(crate) answers: Vec<Answer>,
     /// Of the expression that is translated next.
     next_use: Use,
 }
 
 impl<'b, 'a> Translator<'b, 'a> {
     pub(crate) fn new(binder: &'b Binder<'a>, plan: LogicalPlan, level: Arc<Level>) -> Translator<'b, 'a> {
-        Translator { binder, plan, level, computed: Vec::new(), next_use: Use::Value }
+        Translator {
+            binder,
+            plan,
+            level,
+            computed: Vec::new(),
+            guards: Vec::new(),
+            is_guard: false,
+            answers: Vec::new(),
+            next_use: Use::Value,
+        }
     }
 
     /// A condition that rows must fulfil.
@@ -90,12 +106,14 @@ impl<'b, 'a> Translator<'b, 'a> {
                 binary(left, op, right)
             }
             ExprKind::And(parts) if used == Use::Conjunct => self.conjuncts(parts)?,
-            ExprKind::And(parts) | ExprKind::Or(parts) if may_fail_behind_first(e, parts) => {
+            ExprKind::And(parts) | ExprKind::Or(parts)
+                if may_fail_behind_first(parts) && self.can_be_lazy(e)? =>
+            {
                 return self.lazily(e);
             }
-            ExprKind::And(parts) => self.chain(parts, Operator::And, used)?,
-            ExprKind::Or(parts) if used == Use::Value => self.chain(parts, Operator::Or, used)?,
-            ExprKind::Or(parts) => self.chain(parts, Operator::Or, Use::Condition)?,
+            ExprKind::And(parts) => self.chain(e, parts, Operator::And, used)?,
+            ExprKind::Or(parts) if used == Use::Value => self.chain(e, parts, Operator::Or, used)?,
+            ExprKind::Or(parts) => self.chain(e, parts, Operator::Or, Use::Condition)?,
             ExprKind::Not(inner) => match other_membership(inner) {
                 Some(inner) => return self.translate_for(&inner, used),
                 None => Expr::Not(Box::new(self.translate(inner)?.expr)),
@@ -139,20 +157,23 @@ impl<'b, 'a> Translator<'b, 'a> {
                 self.in_list(all, *collate, false)?
             }
             ExprKind::Case { whens, otherwise } => {
-                if e.ty == PgType::Bool && may_fail_in_branch(e, whens, otherwise.as_deref()) {
+                let is_condition = e.ty == PgType::Bool;
+                if is_condition && may_fail_in_branch(whens, otherwise.as_deref()) && self.can_be_lazy(e)? {
                     return self.lazily(e);
                 }
                 return self.case(e, whens, otherwise.as_deref());
             }
             // What decides is evaluated once more for its value.
             ExprKind::Coalesce(_) if e.volatility() == Volatility::Volatile => return self.lazily(e),
-            ExprKind::Coalesce(parts) if e.ty == PgType::Bool && may_fail_behind_first(e, parts) => {
+            ExprKind::Coalesce(parts)
+                if e.ty == PgType::Bool && may_fail_behind_first(parts) && self.can_be_lazy(e)? =>
+            {
                 return self.lazily(e);
             }
             ExprKind::Coalesce(parts) => {
                 let mut typed = Vec::new();
-                for part in parts {
-                    typed.push(self.translate(part)?);
+                for (place, part) in parts.iter().enumerate() {
+                    typed.push(self.at_child(e, place, part, |this| this.translate(part))?);
                 }
                 let (typed, arrow) = self.unify(typed, e.ty)?;
                 let expr = datafusion::functions::core::expr_fn::coalesce(typed);
@@ -165,10 +186,14 @@ impl<'b, 'a> Translator<'b, 'a> {
                 return self.row_function(e);
             }
             ExprKind::Subquery(subquery) => {
+                if let Some(known) = self.known_answer(subquery) {
+                    return Ok(known);
+                }
                 let mut tests = Vec::new();
-                if let sql::expr::SubqueryTest::Compare { columns, .. } = &subquery.test {
+                if let SubqueryTest::Compare { columns, .. } = &subquery.test {
+                    let guard = self.guard();
                     for column in columns {
-                        tests.push(self.translate(&column.left)?);
+                        tests.push(self.translate(&where_filtered(&column.left, guard.as_ref()))?);
                     }
                 }
                 return self.binder.subquery_expr(self, e.ty, subquery, tests, used);
@@ -207,11 +232,11 @@ impl<'b, 'a> Translator<'b, 'a> {
         Ok(joined_by(Operator::And, all))
     }
 
-    /// `parts` joined by AND or OR, each of that use.
-    fn chain(&mut self, parts: &[BoundExpr], op: Operator, used: Use) -> SqlResult<Expr> {
+    /// The `parts` of `e` joined by AND or OR, each of that use.
+    fn chain(&mut self, e: &BoundExpr, parts: &[BoundExpr], op: Operator, used: Use) -> SqlResult<Expr> {
         let mut all = Vec::with_capacity(parts.len());
-        for part in parts {
-            all.push(self.translate_for(part, used)?.expr);
+        for (place, part) in parts.iter().enumerate() {
+            all.push(self.at_child(e, place, part, |this| this.translate_for(part, used))?.expr);
         }
         Ok(joined_by(op, all))
     }
@@ -378,12 +403,12 @@ impl<'b, 'a> Translator<'b, 'a> {
     ) -> SqlResult<Typed> {
         let mut conditions = Vec::new();
         let mut results = Vec::new();
-        for (condition, result) in whens {
-            conditions.push(self.translate(condition)?.expr);
-            results.push(self.translate(result)?);
+        for (at, (condition, result)) in whens.iter().enumerate() {
+            conditions.push(self.at_child(e, 2 * at, condition, |this| this.translate(condition))?.expr);
+            results.push(self.at_child(e, 2 * at + 1, result, |this| this.translate(result))?);
         }
         if let Some(otherwise) = otherwise {
-            results.push(self.translate(otherwise)?);
+            results.push(self.at_child(e, 2 * whens.len(), otherwise, |this| this.translate(otherwise))?);
         }
         let (mut results, arrow) = self.unify(results, e.ty)?;
         let else_expr = otherwise.and_then(|_| results.pop()).map(Box::new);

@@ -399,3 +399,46 @@ fn what_is_remembered_of_subqueries_gives_way() {
                from generate_series(1, 8000) as g) t";
     assert_eq!(sample.text(sql).as_deref(), Ok("8000|47994\n"));
 }
+
+#[test]
+fn subqueries_are_looked_up_for_the_rows_that_ask_for_them() {
+    let series = |last: i32| format!("from generate_series(0, {last}) as g");
+    let cases = [
+        // What is divided, and by what.
+        (format!("select case when g <> 0 then (select sum(10 / g + 0 * id) from parent where id <= 2) end {} order by g", series(2)), "∅\n20\n10\n"),
+        (format!("select case g when 0 then -1 else (select max(id) from parent where id < 10 / g) end {} order by g", series(2)), "-1\n9\n4\n"),
+        (format!("select g {} where g = 0 or (select max(10 / g + id) from parent) > 24 order by 1", series(3)), "0\n1\n2\n"),
+        (format!("select g {} where g = 0 or exists (select 1 from parent where id = 10 / g and g < 2) order by 1", series(3)), "0\n1\n"),
+        (format!("select g <> 0 and 10 / g > (select 3) {} order by g", series(4)), "f\nt\nt\nf\nf\n"),
+        (format!("select g <> 0 and 10 / g > (select count(*) from parent where id = g) {} order by g", series(2)), "f\nt\nt\n"),
+        (format!("select case when g = 0 then false else 10 / g in (select id from parent where id > 4) end {} order by g", series(3)), "f\nt\nt\nf\n"),
+        (format!("select case when g = 0 then false else 10 / g > (select 3) end {} order by g", series(3)), "f\nt\nt\nf\n"),
+        // One row too many.
+        ("select coalesce(nullif(g, 0), (select id from parent)) from generate_series(1, 2) as g order by g".to_owned(), "1\n2\n"),
+        ("select case when g > 5 then (select id from parent) else g end from generate_series(1, 2) as g order by g".to_owned(), "1\n2\n"),
+        // One within another, of which one is a condition.
+        (
+            "select case when g > 0 then case when (select 6 / g) > 1 then (select max(12 / (g - 6) + 0 * id) from parent) end end \
+             from generate_series(0, 6, 3) as g order by g"
+                .to_owned(),
+            "∅\n-4\n∅\n",
+        ),
+        (
+            "select case when (select g > 1) and (select 6 / (g - 1)) > 2 then (select 12 / (g - 1) + min(id) from parent) else 0 end \
+             from generate_series(0, 4) as g order by g"
+                .to_owned(),
+            "0\n0\n13\n7\n0\n",
+        ),
+        (
+            "select count(*) filter (where g = 0 or 10 / g > (select 3)) from generate_series(0, 4) as g".to_owned(),
+            "3\n",
+        ),
+    ];
+    let mut sample = Sample::new();
+    for (sql, expected) in cases {
+        assert_eq!(sample.text(&sql).as_deref(), Ok(expected), "{sql}");
+    }
+    let asked =
+        "select case when g > 1 then (select id from parent) else g end from generate_series(1, 2) as g";
+    assert_eq!(sample.text(asked).expect_err("a row asks").state(), SqlState::CARDINALITY_VIOLATION);
+}
