@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     signals: AtomicBool,
     /// Bytes of the longest constant or parameter that the plan names.
     longest_literal: AtomicUsize,
+    /// The most rows that a window function looks back, whatever its frame is.
+    rows_looked_back: AtomicUsize,
 }
 
 impl fmt::Debug for Shared {
@@ -93,6 +95,7 @@ impl Shared {
             opaque_numerics: AtomicBool::new(false),
             signals: AtomicBool::new(false),
             longest_literal,
+            rows_looked_back: AtomicUsize::new(0),
         }
     }
 
@@ -131,6 +134,15 @@ impl Shared {
     /// The plan names a constant of so many bytes.
     pub(crate) fn note_literal(&self, bytes: usize) {
         self.longest_literal.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// A window function takes a value so many rows before the one that it is at.
+    pub(crate) fn note_look_back(&self, rows: usize) {
+        self.rows_looked_back.fetch_max(rows, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rows_looked_back(&self) -> usize {
+        self.rows_looked_back.load(Ordering::Relaxed)
     }
 
     /// A column of the plan has that name, and values of that type.

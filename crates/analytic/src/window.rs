@@ -414,7 +414,15 @@ impl Binder<'_> {
                     "percent_rank" | "cume_dist" => DataType::Float64,
                     _ => args[0].arrow.clone(),
                 };
-                (WindowFunctionDefinition::WindowUDF(named(name)), named_args(name, args)?, arrow)
+                let args = named_args(name, args)?;
+                if let (
+                    "lag" | "lead" | "nth_value",
+                    Some(Expr::Literal(ScalarValue::Int64(Some(rows)), _)),
+                ) = (*name, args.get(1))
+                {
+                    self.shared.note_look_back(usize::try_from(rows.unsigned_abs()).unwrap_or(usize::MAX));
+                }
+                (WindowFunctionDefinition::WindowUDF(named(name)), args, arrow)
             }
         };
         let mut window_frame =

@@ -2,7 +2,7 @@
 //!
 //! DataFusion has two operators for them, neither of which counts what it keeps. Where a function must see all of a partition, its own keeps all partitions: so
 //! [`WindowRows`] takes its place, which keeps one at a time. Where it need not ([`BoundedWindowAggExec`]), the rows are counted that went in ([`Entering`]) until they
-//! come out ([`Leaving`]) and so many others have that a frame of ROWS still sees; what frames of RANGE and GROUPS see of those is not counted. The values that the functions of a few rows give are counted as they are made
+//! come out ([`Leaving`]) and no frame sees them any more ([`LookBack`]). The values that the functions of a few rows give are counted as they are made
 //! ([`crate::shared::Shared::count_given`]): of an aggregate that gathers, each may be as long as all rows.
 
 use std::collections::VecDeque;
@@ -19,7 +19,6 @@ use datafusion::common::utils::{evaluate_partition_ranges, get_row_at_idx};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -31,6 +30,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 
 use crate::error::external;
+use crate::look_back::{LookBack, Seen};
 use crate::operator::{Node, Operator};
 use crate::shared::Shared;
 
@@ -54,14 +54,9 @@ impl PhysicalOptimizerRule for WindowMemory {
             let Some(window) = any.downcast_ref::<BoundedWindowAggExec>() else {
                 return Ok(Transformed::no(node));
             };
-            let seen_behind = window.window_expr().iter().map(|function| seen_behind(function)).max();
+            let look_back = LookBack::of(window.window_expr(), self.0.rows_looked_back());
             let input = Arc::clone(node.children()[0]);
-            let below = Side {
-                input,
-                run: Arc::default(),
-                seen_behind: seen_behind.unwrap_or(0),
-                shared: Arc::clone(&self.0),
-            };
+            let below = Side { input, run: Arc::default(), look_back, shared: Arc::clone(&self.0) };
             let above = below.clone();
             let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
             let window = node.replace_children(vec![Node::plan(Entering(below))], keep)?;
@@ -74,17 +69,6 @@ impl PhysicalOptimizerRule for WindowMemory {
     }
     fn schema_check(&self) -> bool {
         true
-    }
-}
-
-/// Rows behind it that a function's frame sees; of those of ranges and groups nobody knows how many they are.
-fn seen_behind(function: &Arc<dyn WindowExpr>) -> usize {
-    let frame = function.get_window_frame();
-    match (frame.units, &frame.start_bound) {
-        (WindowFrameUnits::Rows, WindowFrameBound::Preceding(ScalarValue::UInt64(Some(rows)))) => {
-            usize::try_from(*rows).unwrap_or(usize::MAX)
-        }
-        _ => 0,
     }
 }
 
@@ -246,9 +230,9 @@ impl Operator for WindowRows {
 struct Held {
     memory: MemoryReservation,
     rows: usize,
-    /// Of those, how many came out, and so many of these that frames still see.
+    /// Of those, how many came out, and which of these frames still see.
     came_out: usize,
-    seen_behind: usize,
+    seen: Seen,
 }
 
 impl Held {
@@ -258,13 +242,14 @@ impl Held {
         self.memory.try_grow(2 * len(batch.columns())?)
     }
 
-    fn take(&mut self, rows: usize) {
-        self.came_out += rows;
-        let gone = self.came_out.saturating_sub(self.seen_behind);
+    fn take(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.came_out += batch.num_rows();
+        let gone = self.came_out.saturating_sub(self.seen.behind(batch)?);
         let left = self.rows.saturating_sub(gone);
         let bytes = self.memory.size();
         self.memory.shrink(bytes - bytes / self.rows.max(1) * left);
         (self.rows, self.came_out) = (left, self.came_out - gone);
+        Ok(())
     }
 }
 
@@ -281,8 +266,7 @@ struct Side {
     input: Arc<dyn ExecutionPlan>,
     /// From the side above, which begins a run, to the one below, which is begun within that.
     run: Arc<Mutex<Option<Run>>>,
-    /// Rows before the one that a function is at which its frame may see.
-    seen_behind: usize,
+    look_back: LookBack,
     shared: Arc<Shared>,
 }
 
@@ -348,18 +332,16 @@ impl Operator for Leaving {
         true
     }
     fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        let Side { input, run: to_below, seen_behind, shared } = self.clone().0;
+        let Side { input, run: to_below, look_back, shared } = self.clone().0;
         let memory = MemoryConsumer::new(Leaving::NAME).register(context.memory_pool());
         let given = memory.new_empty();
-        let run = Arc::new(Mutex::new(Held { memory, rows: 0, came_out: 0, seen_behind }));
+        let seen = Seen::new(look_back);
+        let run = Arc::new(Mutex::new(Held { memory, rows: 0, came_out: 0, seen }));
         *lock(&to_below) = Some(Arc::clone(&run));
         let mut input = input.execute(0, context)?;
         let batches = stream::poll_fn(move |cx| {
             let next = shared.counting_given(Some(given.new_empty()), || input.poll_next_unpin(cx));
-            next.map_ok_some(|batch| {
-                lock(&run).take(batch.num_rows());
-                Ok(batch)
-            })
+            next.map_ok_some(|batch| lock(&run).take(&batch).map(|()| batch))
         });
         Ok(batches.boxed())
     }

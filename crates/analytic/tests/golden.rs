@@ -216,6 +216,17 @@ fn window_functions_keep_to_the_working_memory() {
         format!("select s, row_number() over () as n from {rows}"),
         format!("select s, sum(g) over (order by g) as n from {rows}"),
         format!("select g as s, length(string_agg(s, '') over (partition by g / 10)) as n from {rows}"),
+        format!("select s, sum(g) over (order by g range 100 preceding) as n from {rows}"),
+        format!(
+            "select s, sum(g) over (order by g desc range between 100 preceding and 5 following) as n from {rows}"
+        ),
+        format!(
+            "select s, sum(g) over (order by g groups between 100 preceding and 5 following) as n from {rows}"
+        ),
+        format!(
+            "select s, sum(g) over (partition by g / 100 order by g range 1000000 preceding) as n from {rows}"
+        ),
+        format!("select s, lag(g, 100, 0) over (order by g) as n from {rows}"),
     ];
     for sql in fits {
         let counted = sample.text(&format!("select count(s), count(n) from ({sql}) as t"));
@@ -225,6 +236,12 @@ fn window_functions_keep_to_the_working_memory() {
         format!("select s, count(*) over () as n from {rows}"),
         format!("select s, ntile(2) over (partition by g / 50000) as n from {rows}"),
         format!("select s, sum(g) over (order by g rows 1000000 preceding) as n from {rows}"),
+        format!("select s, sum(g) over (order by g range 1000000 preceding) as n from {rows}"),
+        format!("select s, sum(g) over (order by g desc range 1000000 preceding) as n from {rows}"),
+        format!(
+            "select s, sum(g) over (order by g groups between 1000000 preceding and current row) as n from {rows}"
+        ),
+        format!("select s, lag(g, 1000000, 0) over (order by g) as n from {rows}"),
         // All rows are each other's peers.
         format!("select s, sum(g) over (order by g * 0) as n from {rows}"),
         // A value for each row is as long as all of them.
