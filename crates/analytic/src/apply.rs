@@ -43,6 +43,7 @@ use crate::expand::{Expand, ExpandRows};
 use crate::fixed_filter::{FixedFilter, FixedFilterRows};
 use crate::fresh_rows::{Fresh, FreshRows};
 use crate::in_order::{InOrder, Unordered};
+use crate::limit_by::{LimitBy, LimitByRows};
 use crate::operator::{Node, Operator, one_stream};
 use crate::shared::{BATCH_BYTES, Shared};
 use crate::value;
@@ -317,6 +318,9 @@ impl ExtensionPlanner for NodePlanner {
         }
         if let Some(scan) = node.downcast_ref::<CommonScan>() {
             return scan.physical().map(Some);
+        }
+        if node.is::<LimitBy>() {
+            return Ok(Some(Node::plan(LimitByRows::new(&physical[0], &physical[1]))));
         }
         if node.is::<Unordered>() {
             return Ok(Some(Unordered::over(&physical[0])));

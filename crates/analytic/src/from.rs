@@ -762,7 +762,7 @@ fn may_look_left(factor: &ast::TableFactor) -> bool {
 }
 
 /// Whether a column or a query stands in the expression.
-fn names_something(expr: &ast::Expr) -> bool {
+pub(crate) fn names_something(expr: &ast::Expr) -> bool {
     let found = ast::visit_expressions(expr, |inner| match inner {
         ast::Expr::Identifier(_)
         | ast::Expr::CompoundIdentifier(_)

@@ -31,6 +31,7 @@ mod in_order;
 mod inner_filters;
 mod json_aggregate;
 mod lazily;
+mod limit_by;
 mod look_back;
 mod moments;
 mod nested_loops;

@@ -13,6 +13,7 @@ use types::{CastContext, PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::error::Planned;
+use crate::from::names_something;
 use crate::in_order::{outermost, sorted};
 use crate::prepare::Place;
 use crate::relation::{Level, RelColumn, Relation};
@@ -60,7 +61,12 @@ impl Binder<'_> {
                 (self.order_by_output(relation, order)?, single)
             }
         };
-        let (skip, fetch) = self.limits(query)?;
+        let (offset, limit) = self.offset_and_limit(query)?;
+        if [&offset, &limit].into_iter().flatten().any(names_something) {
+            let plan = self.limited_by(relation.plan, offset.as_ref(), limit.as_ref(), outer)?;
+            return Ok((Relation { plan, ..relation }, false));
+        }
+        let (skip, fetch) = self.limits(offset.as_ref(), limit.as_ref())?;
         if skip == 0 && fetch.is_none() {
             return Ok((relation, single));
         }
@@ -73,23 +79,33 @@ impl Binder<'_> {
         Ok((Relation { plan, ..relation }, false))
     }
 
-    fn limits(&self, query: &ast::Query) -> SqlResult<(usize, Option<usize>)> {
+    /// How many rows are passed over, and how many are given.
+    fn offset_and_limit(&self, query: &ast::Query) -> SqlResult<(Option<ast::Expr>, Option<ast::Expr>)> {
         let (mut limit, mut offset) = (None, None);
         match &query.limit_clause {
             None => {}
             Some(ast::LimitClause::LimitOffset { limit: l, offset: o, limit_by }) if limit_by.is_empty() => {
-                limit = l.as_ref();
-                offset = o.as_ref().map(|o| &o.value);
+                limit.clone_from(l);
+                offset = o.as_ref().map(|o| o.value.clone());
             }
             Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
         }
-        let one = ast::Expr::value(ast::Value::Number("1".to_owned(), false));
         if let Some(fetch) = &query.fetch {
             if fetch.with_ties || fetch.percent {
                 return Err(SqlError::unsupported("FETCH WITH TIES or PERCENT"));
             }
-            limit = Some(fetch.quantity.as_ref().unwrap_or(&one));
+            let one = || ast::Expr::value(ast::Value::Number("1".to_owned(), false));
+            limit = Some(fetch.quantity.clone().unwrap_or_else(one));
         }
+        Ok((offset, limit))
+    }
+
+    /// The numbers of OFFSET and LIMIT, which are constants.
+    fn limits(
+        &self,
+        offset: Option<&ast::Expr>,
+        limit: Option<&ast::Expr>,
+    ) -> SqlResult<(usize, Option<usize>)> {
         let number = |expr: Option<&ast::Expr>, place, state, name: &str| -> SqlResult<Option<usize>> {
             let Some(value) = expr.map(|e| self.constant_i64(e, place)).transpose()?.flatten() else {
                 return Ok(None);

@@ -459,3 +459,45 @@ fn subqueries_are_looked_up_for_the_rows_that_ask_for_them() {
         "select case when g > 1 then (select id from parent) else g end from generate_series(1, 2) as g";
     assert_eq!(sample.text(asked).expect_err("a row asks").state(), SqlState::CARDINALITY_VIOLATION);
 }
+
+#[test]
+fn limits_may_be_found_when_the_query_runs() {
+    let cases = [
+        (
+            "select id from parent order by id limit (select 2) offset (select count(*) from parent where id < 4)",
+            "4\n5\n",
+        ),
+        ("select id from parent where id < 3 order by id desc limit (select null::int)", "2\n1\n"),
+        ("select count(*) from (select id from parent limit (select 0)) s", "0\n"),
+        (
+            "(select id from parent order by id limit (select 1)) union all select 0 order by 1 desc limit (select 2)",
+            "1\n0\n",
+        ),
+        (
+            "select p.id, c.x from (values (1), (2)) p(id), lateral (select x from generate_series(1, 5) x order by x desc limit p.id) c \
+             order by 1, 2 desc",
+            "1|5\n2|5\n2|4\n",
+        ),
+        (
+            "select p.id from (values (1), (2)) p(id) where exists (select 1 from parent where id = p.id offset (select p.id - 1))",
+            "1\n",
+        ),
+        (
+            "select array(select id from parent order by id desc limit (select 3)), (select id from parent order by id limit (select 1))",
+            "{20,19,18}|1\n",
+        ),
+    ];
+    let mut sample = Sample::new();
+    for (sql, expected) in cases {
+        assert_eq!(sample.text(sql).as_deref(), Ok(expected), "{sql}");
+    }
+    let negative = [
+        ("limit (select -1)", SqlState::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE),
+        ("offset (select -1)", SqlState::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE),
+        ("limit (select id from parent)", SqlState::CARDINALITY_VIOLATION),
+    ];
+    for (clause, state) in negative {
+        let error = sample.text(&format!("select id from parent {clause}")).expect_err(clause);
+        assert_eq!(error.state(), state, "{clause}");
+    }
+}
