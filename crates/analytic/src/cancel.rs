@@ -1,17 +1,27 @@
 //! Ending a query that nobody waits for any more.
 //!
 //! A query's flag is set from outside, once. Scans and the run itself look at it; joins, which make many rows of few and
-//! may keep them all to themselves, get a look at it in front of each of their inputs.
+//! may keep them all to themselves, get a look at it in front of each of their inputs, and each time that they ask their condition of some of these rows.
 
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{
+    HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
+};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
@@ -34,7 +44,7 @@ pub(crate) fn check_cancelled(control: &QueryControl) -> SqlResult<()> {
     Ok(())
 }
 
-/// Puts a [`CancelPoint`] in front of every input of an operator with several. To come last.
+/// Puts a [`CancelPoint`] in front of every input of an operator with several, and has joins' conditions [`Watched`]. To come last.
 #[derive(Debug)]
 pub(crate) struct CancelPoints(pub(crate) QueryControl);
 
@@ -50,7 +60,7 @@ impl PhysicalOptimizerRule for CancelPoints {
             };
             let inputs = node.children().into_iter().map(watched).collect();
             let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Ok(Transformed::yes(node.replace_children(inputs, anew)?))
+            with_watched_condition(node.replace_children(inputs, anew)?, &self.0).map(Transformed::yes)
         })
         .data()
     }
@@ -59,6 +69,89 @@ impl PhysicalOptimizerRule for CancelPoints {
     }
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+/// The same plan; if it is a join, its condition is watched.
+fn with_watched_condition(
+    plan: Arc<dyn ExecutionPlan>,
+    control: &QueryControl,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let watched = |filter: &JoinFilter| {
+        let condition =
+            Arc::new(Watched { condition: Arc::clone(filter.expression()), control: control.clone() });
+        JoinFilter::new(condition, filter.column_indices().to_vec(), Arc::clone(filter.schema()))
+    };
+    let any: &dyn Any = plan.as_ref();
+    if let Some(join) = any.downcast_ref::<NestedLoopJoinExec>()
+        && let Some(filter) = join.filter()
+    {
+        let join = NestedLoopJoinExecBuilder::from(join).with_filter(Some(watched(filter))).build()?;
+        return Ok(Arc::new(join));
+    }
+    if let Some(join) = any.downcast_ref::<HashJoinExec>()
+        && let Some(filter) = join.filter()
+    {
+        return join.builder().with_filter(Some(watched(filter))).build_exec();
+    }
+    if let Some(join) = any.downcast_ref::<SortMergeJoinExec>()
+        && let Some(filter) = join.filter()
+    {
+        let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
+        let (on, sorts) = (join.on().to_vec(), join.sort_options().to_vec());
+        let (ty, nulls) = (join.join_type(), join.null_equality());
+        let join = SortMergeJoinExec::try_new(left, right, on, Some(watched(filter)), ty, sorts, nulls)?;
+        return Ok(Arc::new(join));
+    }
+    Ok(plan)
+}
+
+/// A condition that is asked of pairs of rows until the query is cancelled: where few of very many fulfil it, a join yields no batch for long.
+#[derive(Debug)]
+struct Watched {
+    condition: Arc<dyn PhysicalExpr>,
+    control: QueryControl,
+}
+
+impl PartialEq for Watched {
+    fn eq(&self, other: &Watched) -> bool {
+        self.condition.eq(&other.condition)
+    }
+}
+impl Eq for Watched {}
+impl Hash for Watched {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(f)
+    }
+}
+
+impl PhysicalExpr for Watched {
+    fn data_type(&self, schema: &Schema) -> Result<DataType> {
+        self.condition.data_type(schema)
+    }
+    fn nullable(&self, schema: &Schema) -> Result<bool> {
+        self.condition.nullable(schema)
+    }
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        check_cancelled(&self.control).map_err(external)?;
+        self.condition.evaluate(batch)
+    }
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.condition]
+    }
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(Arc::new(Watched { condition: children.remove(0), control: self.control.clone() }))
+    }
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(f)
     }
 }
 
@@ -92,5 +185,23 @@ impl Operator for CancelPoint {
             batch
         });
         Ok(watched.boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_plan::expressions::lit;
+
+    use super::*;
+
+    #[test]
+    fn a_watched_condition_is_asked_until_the_query_is_cancelled() {
+        let control = QueryControl::default();
+        let watched = Watched { condition: lit(true), control: control.clone() };
+        let batch = RecordBatch::new_empty(Arc::new(Schema::empty()));
+        assert!(watched.evaluate(&batch).is_ok());
+        control.cancel();
+        let error = watched.evaluate(&batch).map(|_| ()).expect_err("it is cancelled");
+        assert_eq!(crate::error::sql_error(error).state(), SqlState::QUERY_CANCELED);
     }
 }
