@@ -42,7 +42,7 @@ use crate::error::external;
 use crate::expand::{Expand, ExpandRows};
 use crate::fixed_filter::{FixedFilter, FixedFilterRows};
 use crate::fresh_rows::{Fresh, FreshRows};
-use crate::in_order::{InOrder, Unordered};
+use crate::in_order::InOrder;
 use crate::limit_by::{LimitBy, LimitByRows};
 use crate::operator::{Node, Operator, one_stream};
 use crate::shared::{BATCH_BYTES, Shared};
@@ -322,10 +322,7 @@ impl ExtensionPlanner for NodePlanner {
         if node.is::<LimitBy>() {
             return Ok(Some(Node::plan(LimitByRows::new(&physical[0], &physical[1]))));
         }
-        if node.is::<Unordered>() {
-            return Ok(Some(Unordered::over(&physical[0])));
-        }
-        Ok(node.is::<InOrder>().then(|| InOrder::over(&physical[0])))
+        Ok(node.downcast_ref::<InOrder>().map(|node| node.order.over(&physical[0])))
     }
 }
 

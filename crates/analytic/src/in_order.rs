@@ -28,10 +28,19 @@ use futures::stream::BoxStream;
 use crate::error::Planned;
 use crate::operator::{Node, Operator, one_stream};
 
+/// Whether whoever reads rows may count on their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Hash)]
+pub(crate) enum Order {
+    /// It stays as it is.
+    Kept,
+    /// It is nobody's.
+    Hidden,
+}
+
 /// The rows of `plan`, sorted for whoever reads them.
 pub(crate) fn sorted(plan: LogicalPlan, by: Vec<Sort>) -> SqlResult<LogicalPlan> {
     let input = LogicalPlanBuilder::from(plan).sort(by).and_then(LogicalPlanBuilder::build).planned()?;
-    Ok(LogicalPlan::Extension(Extension { node: Arc::new(InOrder { input }) }))
+    Ok(InOrder { input, order: Order::Kept }.into())
 }
 
 /// The same plan where its last sort needs no keeping: nothing stands around it but a limit, or nothing at all.
@@ -42,8 +51,8 @@ pub(crate) fn outermost(plan: LogicalPlan) -> LogicalPlan {
             LogicalPlan::Projection(projection)
         }
         LogicalPlan::Extension(Extension { node }) => match node.as_any().downcast_ref::<InOrder>() {
-            Some(kept) => kept.input.clone(),
-            None => LogicalPlan::Extension(Extension { node }),
+            Some(InOrder { input, order: Order::Kept }) => input.clone(),
+            _ => LogicalPlan::Extension(Extension { node }),
         },
         other => other,
     }
@@ -52,18 +61,28 @@ pub(crate) fn outermost(plan: LogicalPlan) -> LogicalPlan {
 /// The rows of `plan`, on whose order nobody may count. DataFusion ends a group once the value of an ordered key has passed, also where it goes through the rows for several
 /// grouping sets, one after the other.
 pub(crate) fn unordered(plan: LogicalPlan) -> LogicalPlan {
-    LogicalPlan::Extension(Extension { node: Arc::new(Unordered { input: plan }) })
+    InOrder { input: plan, order: Order::Hidden }.into()
 }
 
-/// The logical node, above a sort.
+/// The logical node, above a sort where the order is kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Hash)]
 pub(crate) struct InOrder {
     input: LogicalPlan,
+    pub(crate) order: Order,
+}
+
+impl From<InOrder> for LogicalPlan {
+    fn from(node: InOrder) -> LogicalPlan {
+        LogicalPlan::Extension(Extension { node: Arc::new(node) })
+    }
 }
 
 impl UserDefinedLogicalNodeCore for InOrder {
     fn name(&self) -> &'static str {
-        "InOrder"
+        match self.order {
+            Order::Kept => "InOrder",
+            Order::Hidden => "Unordered",
+        }
     }
     fn inputs(&self) -> Vec<&LogicalPlan> {
         vec![&self.input]
@@ -78,60 +97,71 @@ impl UserDefinedLogicalNodeCore for InOrder {
         HashSet::new()
     }
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("InOrder")
+        f.write_str(self.name())
     }
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<InOrder> {
         let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("InOrder has an input".into()))?;
-        Ok(InOrder { input })
+        Ok(InOrder { input, order: self.order })
     }
     fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
         Some(vec![output.to_vec()])
     }
     fn supports_limit_pushdown(&self) -> bool {
-        true
+        self.order == Order::Kept
     }
 }
 
-impl InOrder {
-    /// The physical node above `input`, whose order is the one to keep.
-    pub(crate) fn over(input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        match input.properties().output_ordering() {
-            Some(order) => Node::plan(InOrderRows { input: Arc::clone(input), order: order.clone() }),
-            None => Arc::clone(input),
-        }
+impl Order {
+    /// The physical node above `input`. An order to keep is the one that `input` has, if it has any.
+    pub(crate) fn over(self, input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let properties = match self {
+            Order::Kept if input.properties().output_ordering().is_none() => return Arc::clone(input),
+            Order::Kept => Arc::clone(input.properties()),
+            Order::Hidden => one_stream(input.schema()),
+        };
+        let order = properties.output_ordering().cloned();
+        Node::plan(InOrderRows { input: Arc::clone(input), order, properties })
     }
 }
 
 #[derive(Clone, Debug)]
 struct InOrderRows {
     input: Arc<dyn ExecutionPlan>,
-    order: LexOrdering,
+    /// The one that is kept; `None` where none is.
+    order: Option<LexOrdering>,
+    properties: Arc<PlanProperties>,
 }
 
 impl Operator for InOrderRows {
     const NAME: &'static str = "InOrderExec";
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
+        &self.properties
     }
     fn inputs(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
     }
     fn over(&self, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> InOrderRows {
-        InOrderRows { input: inputs.remove(0), order: self.order.clone() }
+        let input = inputs.remove(0);
+        let kept = self.order.as_ref().map(|_| Arc::clone(input.properties()));
+        let properties = kept.unwrap_or_else(|| Arc::clone(&self.properties));
+        InOrderRows { input, order: self.order.clone(), properties }
+    }
+    fn label(&self) -> &'static str {
+        if self.order.is_some() { "" } else { "none" }
     }
     fn keeps_order(&self) -> bool {
-        true
+        self.order.is_some()
     }
     fn required_order(&self) -> Option<OrderingRequirements> {
-        Some(self.order.clone().into())
+        self.order.clone().map(OrderingRequirements::from)
     }
     fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         Ok(Box::pin(self.input.execute(0, context)?))
     }
 }
 
-/// Takes the nodes out. After all rules that may take a sort away.
+/// Takes the nodes out that keep an order. After all rules that may take a sort away.
 #[derive(Debug)]
 pub(crate) struct OrdersKept;
 
@@ -140,8 +170,8 @@ impl PhysicalOptimizerRule for OrdersKept {
         plan.transform_up(|node| {
             let any: &dyn std::any::Any = node.as_ref();
             match any.downcast_ref::<Node<InOrderRows>>() {
-                Some(kept) => Ok(Transformed::yes(Arc::clone(&kept.0.input))),
-                None => Ok(Transformed::no(node)),
+                Some(Node(rows)) if rows.order.is_some() => Ok(Transformed::yes(Arc::clone(&rows.input))),
+                _ => Ok(Transformed::no(node)),
             }
         })
         .data()
@@ -151,68 +181,5 @@ impl PhysicalOptimizerRule for OrdersKept {
     }
     fn schema_check(&self) -> bool {
         true
-    }
-}
-
-/// The logical node of [`unordered`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Hash)]
-pub(crate) struct Unordered {
-    input: LogicalPlan,
-}
-
-impl UserDefinedLogicalNodeCore for Unordered {
-    fn name(&self) -> &'static str {
-        "Unordered"
-    }
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        vec![&self.input]
-    }
-    fn schema(&self) -> &DFSchemaRef {
-        self.input.schema()
-    }
-    fn expressions(&self) -> Vec<Expr> {
-        Vec::new()
-    }
-    fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
-        HashSet::new()
-    }
-    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("Unordered")
-    }
-    fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Unordered> {
-        let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("Unordered has an input".into()))?;
-        Ok(Unordered { input })
-    }
-    fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
-        Some(vec![output.to_vec()])
-    }
-}
-
-impl Unordered {
-    pub(crate) fn over(input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Node::plan(UnorderedRows { input: Arc::clone(input), properties: one_stream(input.schema()) })
-    }
-}
-
-#[derive(Clone, Debug)]
-struct UnorderedRows {
-    input: Arc<dyn ExecutionPlan>,
-    properties: Arc<PlanProperties>,
-}
-
-impl Operator for UnorderedRows {
-    const NAME: &'static str = "UnorderedExec";
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-    fn inputs(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-    fn over(&self, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> UnorderedRows {
-        UnorderedRows { input: inputs.remove(0), ..self.clone() }
-    }
-    fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        Ok(Box::pin(self.input.execute(0, context)?))
     }
 }

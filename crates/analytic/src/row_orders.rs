@@ -11,7 +11,7 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::limit::GlobalLimitExec;
 
-use crate::in_order::{InOrder, Unordered};
+use crate::in_order::Order;
 
 /// Corrects both. Before the rules that see to orders.
 ///
@@ -26,21 +26,18 @@ impl PhysicalOptimizerRule for RowOrders {
         plan.transform_up(|node| {
             let any: &dyn std::any::Any = node.as_ref();
             if any.is::<SortMergeJoinExec>() {
-                return Ok(Transformed::yes(Unordered::over(&node)));
+                return Ok(Transformed::yes(Order::Hidden.over(&node)));
             }
             if any.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0) {
-                let over = if node.properties().output_ordering().is_some() {
-                    InOrder::over
-                } else {
-                    Unordered::over
-                };
-                return Ok(Transformed::yes(over(&node)));
+                let is_sorted = node.properties().output_ordering().is_some();
+                let order = if is_sorted { Order::Kept } else { Order::Hidden };
+                return Ok(Transformed::yes(order.over(&node)));
             }
             let Some(join) = any.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
             if !may_be_sorted(join.left())? {
                 return Ok(Transformed::no(node));
             }
-            let inputs = vec![Unordered::over(join.left()), Arc::clone(join.right())];
+            let inputs = vec![Order::Hidden.over(join.left()), Arc::clone(join.right())];
             Ok(Transformed::yes(replace_children_if_necessary(node, inputs)?))
         })
         .data()
