@@ -135,6 +135,7 @@ fn deliver(
         let mut state = session_state(&shared, &limits, memory)?;
         shared.built.set_operators(Arc::clone(&state.runtime_env().memory_pool));
         shared.made.set_pool(Arc::clone(&state.runtime_env().memory_pool));
+        shared.set_may_begin_again(memory == Memory::AsIsFastest && !said.rows);
         shared.set_planning(true);
         let planned = plan(&request.query, &shared, &params, &state).await;
         shared.set_planning(false);
@@ -142,7 +143,13 @@ fn deliver(
         let batch_size = state.config().batch_size().min(shared.batch_rows_max());
         *state.config_mut() = state.config().clone().with_batch_size(batch_size);
         let job = Job { shared: Arc::clone(&shared), state, relation, plan, parameters: params.known() };
-        let say = &mut |event| said.pass_on(event, say);
+        let say = &mut |event| {
+            let goes_on = said.pass_on(event, say);
+            if said.rows {
+                shared.set_may_begin_again(false);
+            }
+            goes_on
+        };
         match &request.deliver {
             Deliver::Client(formats) => job.to_client(formats, say).await,
             Deliver::Copy(options) => job.to_copy(options, say).await,

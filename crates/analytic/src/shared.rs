@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::limits::ROW_LEN_MAX;
-use base::{SqlError, SqlResult};
+use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::execution::memory_pool::MemoryReservation;
 use rustc_hash::FxHashSet;
@@ -25,6 +25,12 @@ use crate::value;
 
 /// A constant that is repeated for all rows of a batch takes this at most.
 const LITERALS_BYTES_MAX: usize = 64 << 20;
+
+/// Values that a join repeats for the pairs of a batch, so that it can compare them, take this at most.
+const PAIRS_BYTES_MAX: usize = 256 << 20;
+
+/// How much longer than the first long value of a join the others are taken to be.
+const LONGER_YET: usize = 4;
 
 /// Characters of a short value at most: a batch of the longest rows of a few columns has some tens of megabytes.
 const SHORT_LEN_MAX: usize = 1000;
@@ -50,6 +56,8 @@ pub(crate) struct Shared {
     /// Of constants that are worked out while the query is planned, which happens several times.
     folding: MemoryBound,
     is_planning: AtomicBool,
+    /// Nothing of the query was said yet, and there is another plan.
+    may_begin_again: AtomicBool,
     /// No numeric is kept as Arrow's decimal: one has a value that decimals lack.
     opaque_numerics: AtomicBool,
     /// The query's own text signals sessions, where it may.
@@ -92,6 +100,7 @@ impl Shared {
             values,
             folding,
             is_planning,
+            may_begin_again: AtomicBool::new(false),
             opaque_numerics: AtomicBool::new(false),
             signals: AtomicBool::new(false),
             longest_literal,
@@ -108,6 +117,11 @@ impl Shared {
     /// Says whether the query is being planned from now on.
     pub(crate) fn set_planning(&self, is_planning: bool) {
         self.is_planning.store(is_planning, Ordering::Relaxed);
+    }
+
+    /// Says whether the query may begin again where something does not fit.
+    pub(crate) fn set_may_begin_again(&self, may: bool) {
+        self.may_begin_again.store(may, Ordering::Relaxed);
     }
 
     /// Whether what is evaluated now is a constant of the plan.
@@ -157,6 +171,22 @@ impl Shared {
     /// Whether values of the plan's column of that name are known to be short.
     pub(crate) fn is_short(&self, name: &str) -> bool {
         self.short_columns.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    /// Looks whether rows of batches of so many may have so many bytes of what is repeated.
+    ///
+    /// # Errors
+    /// 53200 where they may not and the query may begin again, in batches of fewer rows.
+    pub(crate) fn require_short_rows(&self, bytes: usize, batch_rows: usize) -> SqlResult<()> {
+        let are_short = bytes.saturating_mul(batch_rows) <= PAIRS_BYTES_MAX || batch_rows == 1;
+        if are_short || !self.may_begin_again.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        // There may be longer ones.
+        self.note_literal(bytes.saturating_mul(LONGER_YET));
+        let message = "out of memory for the values that a join compares";
+        Err(SqlError::new(SqlState::OUT_OF_MEMORY, message)
+            .with_detail(format!("Some have {bytes} bytes, in batches of {batch_rows} rows.")))
     }
 
     /// How many rows a batch may have, as each may hold the longest constant of the plan.

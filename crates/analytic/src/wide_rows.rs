@@ -3,7 +3,8 @@
 //! A batch of 8,192 rows of a megabyte is 8 GB that no operator counts. Scans end their batches by bytes ([`crate::shared::BATCH_BYTES`]); but a filter gathers the
 //! rows that it leaves until there are many, and a join repeats a row for each of its partners. So filters hand on what they have left, and [`Gather`] puts
 //! small batches together by rows and bytes. Around joins, columns that may be long are views of their values, which a row more costs 16 bytes ([`AsViews`]); behind
-//! them they are values again, in batches that end by bytes ([`AsValues`]). Keys, and columns of conditions, stay values.
+//! them they are values again, in batches that end by bytes ([`AsValues`]). Keys, and columns of conditions, stay values, which a join repeats to look at its pairs: where one is met that is
+//! too long for a batch of these, the query begins again with batches of fewer rows ([`LookedInto`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use rustc_hash::FxHashSet;
 
+use crate::error::external;
 use crate::operator::{Node, Operator, one_stream};
 use crate::shared::{BATCH_BYTES, Shared};
 
@@ -46,7 +48,7 @@ impl PhysicalOptimizerRule for WideRows {
                 return Ok(Transformed::yes(Node::plan(Gather { input: filter })));
             }
             match joined(node.as_ref()) {
-                Some(kept) => self.with_views(node, &kept),
+                Some((kept, gives_both)) => self.with_views(node, &kept, gives_both),
                 None => Ok(Transformed::no(node)),
             }
         })
@@ -65,27 +67,38 @@ impl WideRows {
         &self,
         join: Arc<dyn ExecutionPlan>,
         kept: &Kept,
+        gives_both: bool,
     ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
         let mut inputs: Vec<Arc<dyn ExecutionPlan>> = join.children().into_iter().cloned().collect();
-        let mut any = false;
+        let (mut looks_into_any, mut has_views) = (false, false);
         for (input, kept) in inputs.iter_mut().zip([&kept.left, &kept.right]) {
             let schema = input.schema();
-            let long = schema.fields().iter().enumerate().filter(|(at, field)| {
-                view_of(field.data_type()).is_some() && !kept.contains(at) && !self.0.is_short(field.name())
-            });
-            let columns: Vec<usize> = long.map(|(at, _)| at).collect();
-            if !columns.is_empty() {
-                any = true;
-                let properties = one_stream(with_views(&schema, &columns));
+            let may_be_long = |at: &usize| {
+                let field = schema.field(*at);
+                view_of(field.data_type()).is_some() && !self.0.is_short(field.name())
+            };
+            let (looked_into, carried): (Vec<usize>, Vec<usize>) =
+                (0..schema.fields().len()).filter(may_be_long).partition(|at| kept.contains(at));
+            if !looked_into.is_empty() {
+                looks_into_any = true;
+                let shared = Arc::clone(&self.0);
+                *input = Node::plan(LookedInto { input: Arc::clone(input), columns: looked_into, shared });
+            }
+            if gives_both && !carried.is_empty() {
+                has_views = true;
+                let properties = one_stream(with_views(&schema, &carried));
                 *input = Node::plan(AsViews { input: Arc::clone(input), properties });
             }
         }
-        if !any {
+        if !looks_into_any && !has_views {
             return Ok(Transformed::no(join));
         }
         let properties = Arc::clone(join.properties());
         let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         let input = join.replace_children(inputs, anew)?;
+        if !has_views {
+            return Ok(Transformed::yes(input));
+        }
         Ok(Transformed::yes(Node::plan(AsValues { input, properties })))
     }
 }
@@ -127,23 +140,23 @@ fn columns_of(expr: &Arc<dyn PhysicalExpr>) -> Vec<usize> {
     found
 }
 
-/// What `node` looks into, if it is a join that gives the columns of both its inputs.
-fn joined(node: &dyn ExecutionPlan) -> Option<Kept> {
+/// What `node` looks into, if it is a join, and whether it gives the columns of both its inputs.
+fn joined(node: &dyn ExecutionPlan) -> Option<(Kept, bool)> {
     let any: &dyn std::any::Any = node;
     let gives_both =
         |join: &JoinType| matches!(join, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
     if let Some(join) = any.downcast_ref::<HashJoinExec>() {
         let keys = join.on().iter().map(|(left, right)| (left, right));
-        return gives_both(join.join_type()).then(|| Kept::new(keys, join.filter()));
+        return Some((Kept::new(keys, join.filter()), gives_both(join.join_type())));
     }
     if let Some(join) = any.downcast_ref::<SortMergeJoinExec>() {
         let keys = join.on().iter().map(|(left, right)| (left, right));
-        return gives_both(&join.join_type()).then(|| Kept::new(keys, join.filter().as_ref()));
+        return Some((Kept::new(keys, join.filter().as_ref()), gives_both(&join.join_type())));
     }
     if let Some(join) = any.downcast_ref::<NestedLoopJoinExec>() {
-        return gives_both(join.join_type()).then(|| Kept::new(std::iter::empty(), join.filter()));
+        return Some((Kept::new(std::iter::empty(), join.filter()), gives_both(join.join_type())));
     }
-    any.is::<CrossJoinExec>().then(Kept::default)
+    any.is::<CrossJoinExec>().then(|| (Kept::default(), true))
 }
 
 fn view_of(ty: &DataType) -> Option<DataType> {
@@ -162,6 +175,58 @@ fn with_views(schema: &SchemaRef, columns: &[usize]) -> SchemaRef {
         }
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Columns that a join looks into, which it repeats for the pairs of a batch.
+#[derive(Clone)]
+struct LookedInto {
+    input: Arc<dyn ExecutionPlan>,
+    columns: Vec<usize>,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for LookedInto {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(LookedInto::NAME)
+    }
+}
+
+impl Operator for LookedInto {
+    const NAME: &'static str = "LookedIntoExec";
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+    fn inputs(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+    fn over(&self, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> LookedInto {
+        LookedInto { input: inputs.remove(0), ..self.clone() }
+    }
+    fn keeps_order(&self) -> bool {
+        true
+    }
+    fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let batch_rows = context.session_config().batch_size();
+        let (columns, shared) = (self.columns.clone(), Arc::clone(&self.shared));
+        let batches = self.input.execute(0, context)?.map(move |batch| {
+            let batch = batch?;
+            let longest = columns.iter().map(|at| longest(batch.column(*at))).sum::<usize>();
+            shared.require_short_rows(longest, batch_rows).map_err(external)?;
+            Ok(batch)
+        });
+        Ok(batches.boxed())
+    }
+}
+
+/// Bytes of the longest value of a column of texts or bytes.
+fn longest(column: &ArrayRef) -> usize {
+    let offsets = match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().offsets(),
+        DataType::Binary => column.as_binary::<i32>().offsets(),
+        _ => return 0,
+    };
+    offsets.windows(2).map(|ends| (ends[1] - ends[0]) as usize).max().unwrap_or(0)
 }
 
 /// Makes views of columns, which refer to the values of the batch that they come from.

@@ -501,3 +501,23 @@ fn limits_may_be_found_when_the_query_runs() {
         assert_eq!(error.state(), state, "{clause}");
     }
 }
+
+#[test]
+fn joins_by_long_keys_have_batches_of_few_rows() {
+    let mut sample = Sample::new();
+    let rows = |from: i32| {
+        format!(
+            "(select repeat('x', 100000) || g % 2 as k, repeat('y', 50000) as w from generate_series({from}, 39) as g)"
+        )
+    };
+    let (left, right) = (rows(0), rows(20));
+    let joined = format!("{left} a join {right} b on a.k = b.k");
+    let sql = format!("select count(*), min(length(a.k)), max(length(b.w)) from {joined} and a.w <= b.w");
+    assert_eq!(sample.text(&sql).as_deref(), Ok("400|100001|50000\n"));
+    let sql = format!(
+        "select count(*) from {left} a where exists (select 1 from {right} b where b.k = a.k and b.w <= a.w)"
+    );
+    assert_eq!(sample.text(&sql).as_deref(), Ok("40\n"));
+    let sql = format!("select count(*) from {left} a left join {right} b on a.k < b.k");
+    assert_eq!(sample.text(&sql).as_deref(), Ok("220\n"));
+}
