@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, NullEquality};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Union};
@@ -11,6 +12,7 @@ use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, common_type, fold_ident}
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
 
+use crate::apply::ReadCell;
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::from::names_something;
@@ -438,8 +440,9 @@ impl Binder<'_> {
             }
             columns.push((ty, typed));
         }
-        if !matches!(plan, LogicalPlan::EmptyRelation(_)) && rows.len() > 1 {
-            return Err(SqlError::unsupported("subqueries in VALUES of several rows"));
+        if !matches!(plan, LogicalPlan::EmptyRelation(_)) && rows.len() > COMPUTED_ROWS_MAX {
+            let message = format!("subqueries in VALUES of more than {COMPUTED_ROWS_MAX} rows");
+            return Err(SqlError::unsupported(message));
         }
         self.values_plan(plan, columns, rows.len())
     }
@@ -486,7 +489,8 @@ impl Binder<'_> {
             return self.rename_columns(Relation { plan, columns: out_columns, star });
         }
         let is_literal = |row: &Vec<Expr>| row.iter().all(|expr| matches!(expr, Expr::Literal(..)));
-        let plan = if rows <= COMPUTED_ROWS_MAX && !exprs.iter().all(is_literal) {
+        let is_computed_later = exprs.iter().flatten().any(looks_out);
+        let plan = if is_computed_later || rows <= COMPUTED_ROWS_MAX && !exprs.iter().all(is_literal) {
             union_of_rows(&plan, exprs, &out_columns)?
         } else {
             LogicalPlanBuilder::values(exprs).and_then(LogicalPlanBuilder::build).planned()?
@@ -524,7 +528,7 @@ impl Binder<'_> {
     }
 }
 
-/// Rows of VALUES that may each be a plan of its own.
+/// Rows of VALUES that may each be a plan of its own although they need not.
 const COMPUTED_ROWS_MAX: usize = 64;
 
 /// Rows of which some values are computed when the query runs, each over `one_row`: those of a VALUES plan are worked out with the plan.
@@ -537,10 +541,24 @@ fn union_of_rows(
         let named = row.into_iter().zip(columns).map(|(expr, column)| expr.alias(&column.column.name));
         LogicalPlanBuilder::from(one_row.clone()).project(named).and_then(LogicalPlanBuilder::build)
     };
-    let mut rows = rows.into_iter().map(plan);
-    let first = rows.next().expect("VALUES has a row").planned()?;
-    let all = rows.try_fold(LogicalPlanBuilder::from(first), |all, row| all.union(row?));
-    all.and_then(LogicalPlanBuilder::build).planned()
+    let rows = rows.into_iter().map(|row| plan(row).map(Arc::new));
+    let rows = rows.collect::<Result<Vec<_>, _>>().planned()?;
+    Union::try_new(rows).map(LogicalPlan::Union).planned()
+}
+
+/// Whether `expr` has a column of an enclosing row, whose value is not there while a plan is made.
+fn looks_out(expr: &Expr) -> bool {
+    let found = expr.exists(|node| {
+        Ok(match node {
+            Expr::OuterReferenceColumn(..) => true,
+            Expr::ScalarFunction(call) => {
+                let function: &dyn std::any::Any = call.func.inner().as_ref();
+                function.is::<ReadCell>()
+            }
+            _ => false,
+        })
+    });
+    found.unwrap_or(true)
 }
 
 /// A sort key with PostgreSQL's defaults: NULLs last, or first when descending.

@@ -521,3 +521,21 @@ fn joins_by_long_keys_have_batches_of_few_rows() {
     let sql = format!("select count(*) from {left} a left join {right} b on a.k < b.k");
     assert_eq!(sample.text(&sql).as_deref(), Ok("220\n"));
 }
+
+#[test]
+fn rows_of_values_have_columns_of_rows_around_them_however_many_they_are() {
+    let mut sample = Sample::new();
+    let rows: Vec<String> = (0..100).map(|n| format!("({n}, p.id + {n})")).collect();
+    let sql = format!(
+        "select count(*), count(x), sum(x - n) from parent p cross join lateral (values {}) v(n, x) where p.id <= 3",
+        rows.join(", ")
+    );
+    assert_eq!(sample.text(&sql).as_deref(), Ok("300|300|600\n"));
+    let sql = format!(
+        "select id, (select max(x) from (values {}) v(n, x)) from parent p where id <= 2 order by id",
+        rows.join(", ")
+    );
+    assert_eq!(sample.text(&sql).as_deref(), Ok("1|100\n2|101\n"));
+    let sql = "values ((select max(id) from parent)), (3), ((select count(*) from child))";
+    assert_eq!(sample.text(sql).as_deref(), Ok("20\n3\n120\n"));
+}
