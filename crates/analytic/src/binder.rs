@@ -309,6 +309,14 @@ impl<'a> Binder<'a> {
         Ok(node.into())
     }
 
+    /// The columns of the level that a subquery stands in which it looks at.
+    pub(crate) fn columns_used_by(&self, subquery: SubqueryId) -> Vec<RelColumn> {
+        let subqueries = self.subqueries.borrow();
+        let planned = &subqueries[subquery.0 as usize];
+        let near = planned.outer.iter().filter(|used| used.level + 1 == planned.depth);
+        near.map(|used| used.column.clone()).collect()
+    }
+
     /// The value of a subquery within an expression of `translator`'s level.
     pub(crate) fn subquery_expr(
         &self,

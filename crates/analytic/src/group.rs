@@ -9,8 +9,8 @@ use datafusion::functions_aggregate::grouping::grouping_udaf;
 use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use sql::expr::{
-    AggregateCall, AggregateKind, Aggregates, BoundExpr, ExprKind, TableScope, bind_sql_text, fold_ident,
-    resolve_unknown,
+    AggregateCall, AggregateKind, Aggregates, BoundExpr, ExprKind, SubqueryId, TableScope, bind_sql_text,
+    fold_ident, resolve_unknown,
 };
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
@@ -194,6 +194,7 @@ impl Binder<'_> {
             self.add_dependent_keys(&level, &mut grouping);
         }
         let mut after = Regroup {
+            binder: self,
             level: &level,
             keys: &grouping.keys,
             calls: &mut calls,
@@ -483,6 +484,7 @@ fn no_aggregate(expr: BoundExpr) -> SqlResult<BoundExpr> {
 
 /// Rewrites expressions over the input into ones over the groups.
 struct Regroup<'x> {
+    binder: &'x Binder<'x>,
     level: &'x Level,
     keys: &'x [BoundExpr],
     calls: &'x mut Vec<AggregateCall>,
@@ -539,11 +541,7 @@ impl Regroup<'_> {
                 ungrouped.map_or(Ok(()), |(_, error)| Err(error.clone()))
             }
             ExprKind::Column(index) => {
-                let column = &self.level.columns[*index];
-                let name = match &column.table {
-                    Some(table) => format!("{table}.{}", column.name),
-                    None => column.name.clone(),
-                };
+                let name = shown(&self.level.columns[*index]);
                 Err(SqlError::new(
                     SqlState::GROUPING_ERROR,
                     format!(
@@ -551,8 +549,11 @@ impl Regroup<'_> {
                     ),
                 ))
             }
-            _ => {
-                let mut result = Ok(());
+            kind => {
+                let mut result = match kind {
+                    ExprKind::Subquery(subquery) => self.require_grouped(subquery.id),
+                    _ => Ok(()),
+                };
                 expr.for_each_child_mut(&mut |child| {
                     if result.is_ok() {
                         result = self.replace(child);
@@ -561,5 +562,27 @@ impl Regroup<'_> {
                 result
             }
         }
+    }
+
+    /// # Errors
+    /// 42803 where a subquery looks at a column that is not grouped by.
+    fn require_grouped(&self, subquery: SubqueryId) -> SqlResult<()> {
+        let keys = self.keys.iter().filter_map(BoundExpr::as_column).filter(|at| *at < SYNTHETIC);
+        let grouped: Vec<&Column> = keys.map(|at| &self.level.columns[at].column).collect();
+        match self.binder.columns_used_by(subquery).iter().find(|used| !grouped.contains(&&used.column)) {
+            None => Ok(()),
+            Some(column) => {
+                let name = shown(column);
+                let message = format!("subquery uses ungrouped column \"{name}\" from outer query");
+                Err(SqlError::new(SqlState::GROUPING_ERROR, message))
+            }
+        }
+    }
+}
+
+fn shown(column: &RelColumn) -> String {
+    match &column.table {
+        Some(table) => format!("{table}.{}", column.name),
+        None => column.name.clone(),
     }
 }

@@ -144,6 +144,10 @@ fn queries_fail_as_postgresql_does() {
             S::CARDINALITY_VIOLATION,
         ),
         ("select format_type(atttypid, atttypmod) from pg_attribute group by attname".to_owned(), S::GROUPING_ERROR),
+        (
+            "select (select max(c.id) from child c where c.tag = p.name) from parent p group by p.id % 2".to_owned(),
+            S::GROUPING_ERROR,
+        ),
         ("select f8 * 1e-300 * 1e-300 from measure".to_owned(), S::NUMERIC_VALUE_OUT_OF_RANGE),
         ("select f8 / 1e300 / 1e300 from measure".to_owned(), S::NUMERIC_VALUE_OUT_OF_RANGE),
         (call("ntile(0)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
