@@ -35,6 +35,11 @@ impl Binder<'_> {
         with: &ast::With,
         outer: Option<&dyn Scope>,
     ) -> SqlResult<usize> {
+        let names: Vec<String> = with.cte_tables.iter().map(|cte| fold_ident(&cte.alias.name)).collect();
+        if let Some((_, name)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            let message = format!("WITH query name \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+        }
         let mut all_mentions: FxHashMap<String, usize> = FxHashMap::default();
         for_each_mention(query, &mut |name| *all_mentions.entry(name).or_default() += 1);
         for cte in in_order(with) {

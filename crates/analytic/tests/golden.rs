@@ -148,6 +148,7 @@ fn queries_fail_as_postgresql_does() {
             "select (select max(c.id) from child c where c.tag = p.name) from parent p group by p.id % 2".to_owned(),
             S::GROUPING_ERROR,
         ),
+        ("with x as (select 1), x as (select 2) select * from x".to_owned(), S::DUPLICATE_ALIAS),
         ("select f8 * 1e-300 * 1e-300 from measure".to_owned(), S::NUMERIC_VALUE_OUT_OF_RANGE),
         ("select f8 / 1e300 / 1e300 from measure".to_owned(), S::NUMERIC_VALUE_OUT_OF_RANGE),
         (call("ntile(0)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
