@@ -532,8 +532,21 @@ impl Stage<'_> {
 
 /// The expressions of DISTINCT ON must be the first of ORDER BY.
 fn check_distinct_on(on: &[RelColumn], keys: &[(RelColumn, ast::OrderByOptions)]) -> SqlResult<()> {
-    let leading = &keys[..on.len().min(keys.len())];
-    if leading.iter().all(|(key, _)| on.iter().any(|c| c.column == key.column)) {
+    // What is written twice counts once.
+    let (mut wanted, mut leading): (Vec<&RelColumn>, Vec<&RelColumn>) = Default::default();
+    let is_new = |known: &[&RelColumn], column: &RelColumn| known.iter().all(|k| k.column != column.column);
+    for column in on {
+        if is_new(&wanted, column) {
+            wanted.push(column);
+        }
+    }
+    for (column, _) in keys {
+        if is_new(&leading, column) {
+            leading.push(column);
+        }
+    }
+    leading.truncate(wanted.len());
+    if !leading.iter().any(|key| is_new(&wanted, key)) {
         return Ok(());
     }
     Err(SqlError::new(

@@ -149,6 +149,10 @@ fn queries_fail_as_postgresql_does() {
             S::GROUPING_ERROR,
         ),
         ("with x as (select 1), x as (select 2) select * from x".to_owned(), S::DUPLICATE_ALIAS),
+        (
+            "select distinct on (a, b) a, b, c from (values (1, 2, 3)) v(a, b, c) order by a, c, b".to_owned(),
+            S::INVALID_COLUMN_REFERENCE,
+        ),
         ("select f8 * 1e-300 * 1e-300 from measure".to_owned(), S::NUMERIC_VALUE_OUT_OF_RANGE),
         ("select f8 / 1e300 / 1e300 from measure".to_owned(), S::NUMERIC_VALUE_OUT_OF_RANGE),
         (call("ntile(0)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
@@ -543,4 +547,14 @@ fn rows_of_values_have_columns_of_rows_around_them_however_many_they_are() {
     assert_eq!(sample.text(&sql).as_deref(), Ok("1|100\n2|101\n"));
     let sql = "values ((select max(id) from parent)), (3), ((select count(*) from child))";
     assert_eq!(sample.text(sql).as_deref(), Ok("20\n3\n120\n"));
+}
+
+#[test]
+fn a_key_of_distinct_on_may_be_written_twice() {
+    let mut sample = Sample::new();
+    let rows = "from (values (1, 2), (1, 1), (2, 3)) v(a, b)";
+    let sql = format!("select distinct on (a, a) a, b {rows} order by a, b");
+    assert_eq!(sample.text(&sql).as_deref(), Ok("1|1\n2|3\n"));
+    let sql = format!("select distinct on (a, b) a, b {rows} order by a, a, b desc");
+    assert_eq!(sample.text(&sql).as_deref(), Ok("1|2\n1|1\n2|3\n"));
 }
