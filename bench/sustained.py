@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """TPC-C on many tenants for hours: whether throughput, memory and files stay as they were in the first ten minutes.
 
-Every --every seconds: commits with changes (/metrics), the resident memory of the process, the memory for pages, bytes of
+Every --every seconds: commits with changes (/metrics), the server's CPU, the resident memory of the process, the memory for pages, bytes of
 the data files and of the log on disk, and what the tenants' data take (SHOW TENANTS, storage_used). TPC-C's data grow by
 themselves, so data files are compared with what is in them. The window at the beginning and at the end is ten minutes, or a
 third of the run if that is less; --settle seconds before the first do not count.
@@ -23,7 +23,7 @@ def sample(server, began):
     total = lambda name: sum(value for key, value in found.items() if key.startswith(name))
     used = sum(int(tenant["storage_used"] or 0) for tenant in server.tenants())
     return {"at": time.monotonic() - began, "commits": total("rowhouse_tenant_commits_total"),
-            "checkpoints": total("rowhouse_checkpoints_total"), "written": servers.disk_bytes(server.pid)[1],
+            "checkpoints": total("rowhouse_checkpoints_total"), "cpu": servers.cpu_seconds(server.pid), "written": servers.disk_bytes(server.pid)[1],
             "resident": servers.resident_kib(server.pid) * 1024, "pages": found["rowhouse_page_memory_resident_bytes"],
             "log": servers.directory_bytes(server.data / "log"), "data": servers.data_bytes(server), "used": used}
 
@@ -34,6 +34,7 @@ def window(samples, first, last):
     seconds = of[-1]["at"] - of[0]["at"]
     middle = {what: servers.median([each[what] for each in of]) for what in ("resident", "pages", "log", "data", "used")}
     rate = {what: (of[-1][what] - of[0][what]) / seconds for what in ("commits", "written")}
+    rate["cpu_us"] = (of[-1]["cpu"] - of[0]["cpu"]) / max(1, of[-1]["commits"] - of[0]["commits"]) * 1e6
     return {**middle, **rate, "data_by_used": middle["data"] / middle["used"]}
 
 
@@ -76,6 +77,7 @@ def main():
     ratio = last["commits"] / first["commits"]
     rows = [["commits with changes", f"{first['commits']:,.0f}/s", f"{last['commits']:,.0f}/s",
              f"{ratio:.3f}" + ("" if ratio >= FLOOR else " **missed**"), f"at least {FLOOR}"]]
+    rows.append(["server CPU a commit", f"{first['cpu_us']:,.0f} us", f"{last['cpu_us']:,.0f} us", f"{last['cpu_us'] / first['cpu_us']:.3f}", ""])
     for what, words in (("resident", "resident memory of the process"), ("pages", "memory for pages"), ("log", "log on disk")):
         grown = last[what] / first[what]
         rows.append([words, f"{first[what] / 1e6:,.0f} MB", f"{last[what] / 1e6:,.0f} MB", f"{grown:.3f}{servers.met(grown, FLAT)}",
