@@ -483,3 +483,72 @@ fn what_a_role_may_do_is_told_of_everybody_too_and_unknown_names_are_errors() {
         assert!(refused(&admin, "SELECT has_table_privilege('u', 'SELECT')").await.starts_with("42P01"));
     });
 }
+
+#[test]
+fn the_information_schema_shows_what_a_role_may_use() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        done(
+            &owner,
+            "CREATE ROLE clerk LOGIN PASSWORD 'secret'; CREATE SCHEMA hidden; CREATE TABLE hidden.t (a int); CREATE SEQUENCE q; CREATE SEQUENCE r;
+             CREATE TABLE secret (word text PRIMARY KEY CHECK (word <> 'open'));
+             CREATE TABLE t (id int PRIMARY KEY CHECK (id > 0), word text REFERENCES secret);
+             CREATE VIEW v AS SELECT word FROM secret; CREATE VIEW w AS SELECT id FROM t;
+             GRANT SELECT ON t, v TO clerk; GRANT USAGE ON SEQUENCE q TO clerk",
+        )
+        .await;
+        let clerk = server.connect_as("clerk", "acme").await.expect("a role may enter");
+        let shown = |view: &str, what: &str, of: &str| {
+            format!(
+                "SELECT coalesce(string_agg(DISTINCT {what}, ' ' ORDER BY {what}), '') FROM information_schema.{view}
+                 WHERE {of} NOT IN ('pg_catalog', 'information_schema', 'rowhouse')"
+            )
+        };
+        for (view, what, of, to_clerk, to_owner) in [
+            ("schemata", "schema_name", "schema_name", "public", "hidden public"),
+            ("tables", "table_name", "table_schema", "t v", "secret t v w"),
+            (
+                "columns",
+                "table_name || '.' || column_name",
+                "table_schema",
+                "t.id t.word v.word",
+                "secret.word t.a t.id t.word v.word w.id",
+            ),
+            (
+                "views",
+                "table_name || ':' || (view_definition IS NULL)::text",
+                "table_schema",
+                "v:true",
+                "v:false w:false",
+            ),
+            ("sequences", "sequence_name", "sequence_schema", "q", "q r"),
+            ("table_constraints", "table_name", "table_schema", "", "secret t"),
+            ("key_column_usage", "table_name", "table_schema", "t", "secret t"),
+            ("constraint_column_usage", "table_name", "table_schema", "", "secret t"),
+            ("constraint_table_usage", "table_name", "table_schema", "", "secret t"),
+            ("view_table_usage", "view_name", "view_schema", "", "v w"),
+            ("referential_constraints", "constraint_name", "constraint_schema", "", "t_word_fkey"),
+            (
+                "check_constraints",
+                "check_clause",
+                "constraint_schema",
+                "",
+                "((id > 0)) ((word <> 'open')) id IS NOT NULL word IS NOT NULL",
+            ),
+        ] {
+            let query = shown(view, what, of);
+            assert_eq!(text(&clerk, &query).await, to_clerk, "{query}");
+            assert_eq!(text(&owner, &query).await, to_owner, "{query}");
+        }
+        done(&owner, "GRANT INSERT ON t TO clerk").await;
+        for (view, what, of) in [
+            ("table_constraints", "constraint_type", "table_schema"),
+            ("referential_constraints", "constraint_name", "constraint_schema"),
+        ] {
+            let expected =
+                if view.starts_with('t') { "CHECK FOREIGN KEY PRIMARY KEY" } else { "t_word_fkey" };
+            assert_eq!(text(&clerk, &shown(view, what, of)).await, expected, "{view}");
+        }
+    });
+}

@@ -7,6 +7,37 @@ use tenant::catalog::{
 use types::{Datum, ElementType, quote_ident};
 
 use super::{Rows, letter, oid, text};
+use crate::shared::Shared;
+
+/// Who reads a view that shows everybody what is theirs.
+pub(super) struct Reader {
+    /// The roles whose privileges the session has; `None` where it has all.
+    roles: Option<Vec<Oid>>,
+}
+
+impl Reader {
+    pub(super) fn of(shared: &Shared) -> Reader {
+        let catalog = &shared.catalog;
+        let is_superuser = |role: &Oid| catalog.role(*role).is_some_and(|role| role.attributes.superuser);
+        let role = shared.context.role.filter(|role| !is_superuser(role));
+        Reader { roles: role.map(|role| catalog.roles_of(role, true)) }
+    }
+
+    /// Whether what belongs to that role belongs to the session.
+    pub(super) fn owns(&self, owner: Oid) -> bool {
+        self.roles.as_ref().is_none_or(|roles| roles.contains(&owner))
+    }
+
+    /// Whether the session owns the object or has some of `privileges` on it.
+    pub(super) fn has_any(&self, owner: Oid, acl: Option<&Acl>, privileges: Privileges) -> bool {
+        let Some(roles) = &self.roles else { return true };
+        let has = |acl: &Acl| {
+            let all = acl.of(roles);
+            all.without(privileges) != all
+        };
+        self.owns(owner) || acl.is_some_and(has)
+    }
+}
 
 /// An access list as PostgreSQL writes it: `{owner=arwdDxt/owner,=r/owner}`.
 pub(super) fn acl(catalog: &Catalog, acl: Option<&Acl>) -> Datum {

@@ -1,11 +1,23 @@
-//! `information_schema`: the standard's views of the user's objects.
+//! `information_schema`: the standard's views of the user's objects. Each shows what the session's roles own or have a privilege on, by PostgreSQL's rule
+//! for that view.
 
 use sql::kept_text;
 use sql::system::system_tables;
-use tenant::catalog::{Deferral, Identity, MatchType, ReferentialAction, Relation, Sequence, Table};
+use tenant::catalog::{
+    Deferral, Identity, MatchType, Privileges, ReferentialAction, Relation, Schema, Sequence, Table,
+    ViewDefinition,
+};
 use types::{Datum, PgType, TypeMod};
 
+use super::access::Reader;
 use super::{Rows, text, yes};
+
+/// What each column of a table may be granted for.
+const OF_COLUMNS: Privileges =
+    Privileges::SELECT.union(Privileges::INSERT).union(Privileges::UPDATE).union(Privileges::REFERENCES);
+
+/// With these its constraints concern a role: to read it is not enough.
+const OF_CONSTRAINTS: Privileges = Privileges::TABLE.without(Privileges::SELECT);
 
 /// Fills the view of that name; false if it is not one of these.
 pub(super) fn fill(out: &mut Rows<'_>, view: &str) -> bool {
@@ -35,6 +47,15 @@ fn database(out: &Rows<'_>) -> Datum {
     text(&out.shared.context.database)
 }
 
+/// The tables that the session owns or has some of these privileges on.
+fn shown(out: &Rows<'_>, privileges: Privileges) -> Vec<std::sync::Arc<Table>> {
+    let reader = Reader::of(out.shared);
+    let is_shown = |t: &&std::sync::Arc<Table>| reader.has_any(t.owner, t.acl.as_ref(), privileges);
+    let mut all: Vec<_> = out.shared.catalog.tables().filter(is_shown).cloned().collect();
+    all.sort_by_key(|t| t.oid);
+    all
+}
+
 fn sorted(out: &Rows<'_>) -> Vec<std::sync::Arc<Table>> {
     let mut all: Vec<_> = out.shared.catalog.tables().cloned().collect();
     all.sort_by_key(|t| t.oid);
@@ -46,8 +67,9 @@ fn schema(out: &Rows<'_>, oid: base::Oid) -> Datum {
 }
 
 fn schemata(out: &mut Rows<'_>) {
-    let catalog = out.shared.catalog.clone();
-    for schema in catalog.schemas() {
+    let (catalog, reader) = (out.shared.catalog.clone(), Reader::of(out.shared));
+    let is_shown = |s: &&std::sync::Arc<Schema>| reader.has_any(s.owner, s.acl.as_ref(), Privileges::SCHEMA);
+    for schema in catalog.schemas().filter(is_shown) {
         let owner = super::objects::role_name(&catalog, schema.owner);
         out.add(vec![
             ("catalog_name", database(out)),
@@ -58,10 +80,9 @@ fn schemata(out: &mut Rows<'_>) {
 }
 
 fn tables(out: &mut Rows<'_>) {
-    let catalog = out.shared.catalog.clone();
     let mut all = Vec::new();
-    all.extend(sorted(out).iter().map(|t| (t.schema, t.name.clone(), "BASE TABLE")));
-    all.extend(catalog.views().map(|v| (v.schema, v.name.clone(), "VIEW")));
+    all.extend(shown(out, Privileges::TABLE).iter().map(|t| (t.schema, t.name.clone(), "BASE TABLE")));
+    all.extend(shown_views(out, Privileges::TABLE).iter().map(|v| (v.schema, v.name.clone(), "VIEW")));
     for (of, name, kind) in all {
         out.add(vec![
             ("table_catalog", database(out)),
@@ -186,7 +207,7 @@ fn column(out: &Rows<'_>, row: &ColumnRow<'_>) -> Vec<(&'static str, Datum)> {
 
 fn columns(out: &mut Rows<'_>) {
     let catalog = out.shared.catalog.clone();
-    for table in sorted(out) {
+    for table in shown(out, OF_COLUMNS) {
         for (position, c) in table.live_columns() {
             let of = schema(out, table.schema);
             let mut row = column(
@@ -220,7 +241,7 @@ fn columns(out: &mut Rows<'_>) {
             out.add(row);
         }
     }
-    for view in catalog.views() {
+    for view in shown_views(out, OF_COLUMNS) {
         for (position, c) in view.columns.iter().enumerate() {
             let of = schema(out, view.schema);
             let row = column(
@@ -261,9 +282,16 @@ fn columns(out: &mut Rows<'_>) {
     }
 }
 
+/// The views that the session owns or has some of these privileges on.
+fn shown_views(out: &Rows<'_>, privileges: Privileges) -> Vec<std::sync::Arc<ViewDefinition>> {
+    let reader = Reader::of(out.shared);
+    let is_shown = |v: &&std::sync::Arc<ViewDefinition>| reader.has_any(v.owner, v.acl.as_ref(), privileges);
+    out.shared.catalog.views().filter(is_shown).cloned().collect()
+}
+
 fn views(out: &mut Rows<'_>) {
-    let catalog = out.shared.catalog.clone();
-    for view in catalog.views() {
+    let (catalog, reader) = (out.shared.catalog.clone(), Reader::of(out.shared));
+    for view in shown_views(out, Privileges::TABLE) {
         out.add(vec![
             ("table_catalog", database(out)),
             ("table_schema", schema(out, view.schema)),
@@ -271,6 +299,7 @@ fn views(out: &mut Rows<'_>) {
             (
                 "view_definition",
                 super::definitions::view(&catalog, &out.shared.search_path, view.oid)
+                    .filter(|_| reader.owns(view.owner))
                     .map_or(Datum::Null, text),
             ),
             ("check_option", text("NONE")),
@@ -288,7 +317,9 @@ fn sequences(out: &mut Rows<'_>) {
     let is_identity = |s: &Sequence| {
         s.owned_by.and_then(|(table, column)| Some(catalog.table(table)?.columns[column].identity.is_some()))
     };
-    for s in catalog.sequences().filter(|s| is_identity(s) != Some(true)) {
+    let reader = Reader::of(out.shared);
+    let is_shown = |s: &Sequence| reader.has_any(s.owner, s.acl.as_ref(), Privileges::SEQUENCE);
+    for s in catalog.sequences().filter(|s| is_identity(s) != Some(true) && is_shown(s)) {
         let precision = match s.ty {
             PgType::Int2 => 16,
             PgType::Int4 => 32,
@@ -331,12 +362,12 @@ fn constraint(out: &Rows<'_>, table: &Table, name: &str, with_table: bool) -> Ve
 
 /// The table of a key, or the one that a foreign key refers to.
 fn constraint_tables(out: &mut Rows<'_>) {
-    let catalog = out.shared.catalog.clone();
+    let (catalog, reader) = (out.shared.catalog.clone(), Reader::of(out.shared));
     for table in sorted(out) {
         let keys = table.indexes.iter().filter(|i| i.constraint.is_some()).map(|i| (&i.name, table.oid));
         let foreign = table.foreign_keys.iter().map(|key| (&key.name, key.referenced_table));
         for (name, of) in keys.chain(foreign) {
-            let Some(of) = catalog.table(of) else { continue };
+            let Some(of) = catalog.table(of).filter(|of| reader.owns(of.owner)) else { continue };
             out.add(vec![
                 ("table_catalog", database(out)),
                 ("table_schema", schema(out, of.schema)),
@@ -350,11 +381,12 @@ fn constraint_tables(out: &mut Rows<'_>) {
 }
 
 fn view_tables(out: &mut Rows<'_>) {
-    let catalog = out.shared.catalog.clone();
+    let (catalog, reader) = (out.shared.catalog.clone(), Reader::of(out.shared));
     for view in catalog.views() {
         let whole = view.depends_on.iter().filter(|used| used.column.is_none());
         let relations = whole.filter_map(|used| catalog.relation(used.object));
-        for used in relations.filter(|used| !matches!(used, Relation::Index(..))) {
+        let is_shown = |used: &&Relation| !matches!(used, Relation::Index(..)) && reader.owns(used.owner());
+        for used in relations.filter(is_shown) {
             out.add(vec![
                 ("view_catalog", database(out)),
                 ("view_schema", schema(out, view.schema)),
@@ -368,7 +400,7 @@ fn view_tables(out: &mut Rows<'_>) {
 }
 
 fn table_constraints(out: &mut Rows<'_>) {
-    for table in sorted(out) {
+    for table in shown(out, OF_CONSTRAINTS) {
         let mut all: Vec<(String, &str, Deferral)> = Vec::new();
         let at_once = Deferral::NotDeferrable;
         for index in table.indexes.iter().filter(|i| i.constraint.is_some()) {
@@ -396,7 +428,7 @@ fn table_constraints(out: &mut Rows<'_>) {
 
 fn key_columns(out: &mut Rows<'_>) {
     let catalog = out.shared.catalog.clone();
-    for table in sorted(out) {
+    for table in shown(out, OF_COLUMNS) {
         for index in table.indexes.iter().filter(|i| i.constraint.is_some()) {
             for (i, position) in index.column_positions().enumerate() {
                 let mut row = constraint(out, &table, &index.name, true);
@@ -423,7 +455,7 @@ fn key_columns(out: &mut Rows<'_>) {
 }
 
 fn constraint_columns(out: &mut Rows<'_>) {
-    let catalog = out.shared.catalog.clone();
+    let (catalog, reader) = (out.shared.catalog.clone(), Reader::of(out.shared));
     for table in sorted(out) {
         let mut all: Vec<(String, std::sync::Arc<Table>, Vec<usize>)> = Vec::new();
         for index in table.indexes.iter().filter(|i| i.constraint.is_some()) {
@@ -437,7 +469,7 @@ fn constraint_columns(out: &mut Rows<'_>) {
                 all.push((key.name.to_string(), parent.clone(), key.referenced_columns.clone()));
             }
         }
-        for (name, of, positions) in all {
+        for (name, of, positions) in all.into_iter().filter(|(_, of, _)| reader.owns(of.owner)) {
             for position in positions {
                 let mut row = constraint(out, &table, &name, false);
                 row.extend([
@@ -464,7 +496,7 @@ fn rule(action: ReferentialAction) -> Datum {
 
 fn references(out: &mut Rows<'_>) {
     let catalog = out.shared.catalog.clone();
-    for table in sorted(out) {
+    for table in shown(out, OF_CONSTRAINTS) {
         for key in &table.foreign_keys {
             let mut row = constraint(out, &table, &key.name, false);
             if let Some(parent) = catalog.table(key.referenced_table)
@@ -489,7 +521,7 @@ fn references(out: &mut Rows<'_>) {
 
 fn checks(out: &mut Rows<'_>) {
     let (catalog, path) = (out.shared.catalog.clone(), out.shared.search_path.clone());
-    for table in sorted(out) {
+    for table in shown(out, Privileges::NONE) {
         for check in &table.checks {
             let mut row = constraint(out, &table, &check.name, false);
             row.push((
