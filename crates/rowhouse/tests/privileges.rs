@@ -552,3 +552,33 @@ fn the_information_schema_shows_what_a_role_may_use() {
         }
     });
 }
+
+#[test]
+fn the_last_values_of_sequences_are_shown_to_who_may_read_them() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        done(
+            &owner,
+            "CREATE ROLE clerk LOGIN PASSWORD 'secret'; CREATE SEQUENCE fresh; CREATE SEQUENCE used; CREATE SEQUENCE back INCREMENT -1;
+             SELECT nextval('used'), nextval('used'), nextval('back'); GRANT USAGE ON SEQUENCE back TO clerk;
+             CREATE VIEW positions AS SELECT sequencename, last_value FROM pg_sequences",
+        )
+        .await;
+        let clerk = server.connect_as("clerk", "acme").await.expect("a role may enter");
+        for from in ["pg_sequences", "positions"] {
+            let query = format!(
+                "SELECT string_agg(sequencename || '=' || coalesce(last_value::text, ''), ' ' ORDER BY sequencename) FROM {from}"
+            );
+            assert_eq!(text(&owner, &query).await, "back=-1 fresh= used=2", "{from}");
+            if from == "pg_sequences" {
+                assert_eq!(text(&clerk, &query).await, "back=-1 fresh= used=", "{from}");
+            }
+        }
+        // Also within the transaction that moves them on.
+        done(&owner, "BEGIN; SELECT setval('fresh', 7), setval('used', 9, false); CREATE SEQUENCE own; SELECT nextval('own')").await;
+        let query = "SELECT string_agg(sequencename || '=' || coalesce(last_value::text, ''), ' ' ORDER BY sequencename) FROM pg_sequences";
+        assert_eq!(text(&owner, query).await, "back=-1 fresh=7 own=1 used=");
+        done(&owner, "ROLLBACK").await;
+    });
+}

@@ -1,11 +1,12 @@
 //! System tables about relations: what `\d` and reflection read.
 
 use base::Oid;
+use rustc_hash::FxHashMap;
 use sql::system::{extension_named, system_tables};
-use tenant::catalog::{Catalog, Identity, Relation, Table};
+use tenant::catalog::{Catalog, Identity, Privileges, Relation, Table};
 use types::{Datum, PgType, TypeMod};
 
-use super::access::acl;
+use super::access::{Reader, acl};
 use super::definitions::{self, action_letter};
 use super::{Rows, letter, oid, oids, smallints, text};
 
@@ -346,6 +347,8 @@ fn constraints(out: &mut Rows<'_>) {
 
 fn sequences(out: &mut Rows<'_>, name: &str) {
     let catalog = &*out.shared.catalog.clone();
+    let reader = Reader::of(out.shared);
+    let values: FxHashMap<Oid, i64> = out.shared.context.sequences.iter().copied().collect();
     let mut all: Vec<_> = catalog.sequences().collect();
     all.sort_by_key(|s| s.oid);
     for s in all {
@@ -361,6 +364,9 @@ fn sequences(out: &mut Rows<'_>, name: &str) {
                 ("seqcycle", Datum::Bool(s.cycle)),
             ]);
         } else {
+            let may_read =
+                reader.has_any(s.owner, s.acl.as_ref(), Privileges::SELECT.union(Privileges::USAGE));
+            let last_value = values.get(&s.oid).filter(|_| may_read);
             out.add(vec![
                 ("schemaname", text(catalog.schema_name(s.schema))),
                 ("sequencename", text(&s.name)),
@@ -372,6 +378,7 @@ fn sequences(out: &mut Rows<'_>, name: &str) {
                 ("increment_by", Datum::Int8(s.increment)),
                 ("cycle", Datum::Bool(s.cycle)),
                 ("cache_size", Datum::Int8(s.cache)),
+                ("last_value", last_value.map_or(Datum::Null, |value| Datum::Int8(*value))),
             ]);
         }
     }

@@ -268,6 +268,7 @@ impl Sample {
             locks: Vec::new(),
             databases: vec!["postgres".to_owned()],
             prepared: Vec::new(),
+            sequences: Vec::new(),
             random: Arc::new(RandomBits::new([7; 32])),
         }
     }

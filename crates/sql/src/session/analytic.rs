@@ -89,6 +89,8 @@ pub struct QueryContext {
     pub locks: Vec<LockRow>,
     pub databases: Vec<String>,
     pub prepared: Vec<PreparedRow>,
+    /// The last values of sequences that have given one out.
+    pub sequences: Vec<(Oid, i64)>,
     pub random: Arc<RandomBits>,
 }
 

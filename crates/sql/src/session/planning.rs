@@ -22,6 +22,7 @@ use crate::plan::{self, IdentityValues, PlanContext, PlanKind, RelationAccess, T
 const OF_LOCKS: &[&str] = &["pg_locks", "pg_blocking_pids"];
 const OF_BACKENDS: &[&str] = &["pg_stat_activity", "pg_stat_ssl"];
 const OF_PREPARED: &[&str] = &["pg_prepared_statements"];
+const OF_SEQUENCES: &[&str] = &["pg_sequences"];
 
 /// The tenant's row counts, for the choice of paths.
 struct LiveRows<'a> {
@@ -284,9 +285,9 @@ impl Session {
                 || reads.iter().any(|access| catalog.view(access.relation).is_some_and(|view| is_of(view)))
         };
         // Most name none of them.
-        let is_looked_at = names(&[OF_LOCKS, OF_BACKENDS, OF_PREPARED].concat());
-        let [shows_locks, shows_backends, shows_prepared] =
-            [OF_LOCKS, OF_BACKENDS, OF_PREPARED].map(|of| is_looked_at && names(of));
+        let is_looked_at = names(&[OF_LOCKS, OF_BACKENDS, OF_PREPARED, OF_SEQUENCES].concat());
+        let [shows_locks, shows_backends, shows_prepared, shows_sequences] =
+            [OF_LOCKS, OF_BACKENDS, OF_PREPARED, OF_SEQUENCES].map(|of| is_looked_at && names(of));
         let reads = reads.iter().filter(|access| access.privileges.contains(Privileges::SELECT));
         let reads = reads.map(|access| access.relation).filter(|oid| catalog.table(*oid).is_some());
         self.with_view(home, |view| {
@@ -303,7 +304,8 @@ impl Session {
         // As many as there are sessions, in each of which such a query may wait for its place.
         let size = backends.iter().map(BackendRow::size).chain(prepared.iter().map(PreparedRow::size)).sum();
         self.keep(size)?;
-        let context = Arc::new(self.query_context(locks, backends, prepared));
+        let sequences = if shows_sequences { self.sequence_values(home, &catalog)? } else { Vec::new() };
+        let context = Arc::new(self.query_context(locks, backends, prepared, sequences));
         let open = self.transaction.open().expect("a transaction was just begun");
         let view = home.tenant.snapshot_view(&mut open.txn)?;
         home.tenant.note_tables_read(&mut open.txn, reads);
@@ -333,6 +335,7 @@ impl Session {
         locks: Vec<LockRow>,
         backends: Vec<BackendRow>,
         prepared: Vec<PreparedRow>,
+        sequences: Vec<(Oid, i64)>,
     ) -> QueryContext {
         let settings = self.settings.borrow();
         let reach = settings.reach();
@@ -355,8 +358,24 @@ impl Session {
             locks,
             databases: self.start.host.databases(reach),
             prepared,
+            sequences,
             random: Arc::new(RandomBits::new(key)),
         }
+    }
+
+    /// The last value of each sequence that has given one out, for `pg_sequences`.
+    fn sequence_values(&mut self, home: &mut Home<'_>, catalog: &Catalog) -> Result<Vec<(Oid, i64)>, Pause> {
+        self.with_view(home, |view| {
+            let mut values = Vec::new();
+            for sequence in catalog.sequences() {
+                view.step()?;
+                let value = view.sequence_value(sequence.oid)?;
+                if value.is_called {
+                    values.push((sequence.oid, value.last_value));
+                }
+            }
+            Ok(values)
+        })
     }
 
     /// The named prepared statements, for `pg_prepared_statements`.
