@@ -482,6 +482,10 @@ impl Tenant {
         txn.sequences.rewind(&mark.sequences);
         txn.session_locks.rewind();
         self.undo_to(txn, mark);
+        // What it had changed of the catalog it changes anew, if it still may.
+        if txn.waiting.is_some() && txn.catalog.is_none() && !txn.branched && !txn.gave_back {
+            self.locks.let_give_back(txn.session);
+        }
     }
 
     /// Takes a statement back that failed, so that the transaction can go on without it. Locks gained stay, and what was given out of sequences is not given

@@ -29,6 +29,11 @@ impl<M> LockList<M> {
         locks
     }
 
+    /// Takes out these locks, which have no keys.
+    pub(crate) fn forget(&mut self, tags: &[LockTag]) {
+        self.locks.retain(|(own, _)| !tags.contains(own));
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.locks.len()
     }

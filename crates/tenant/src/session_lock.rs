@@ -188,7 +188,12 @@ impl Tenant {
     /// The lock waited for, if it was granted; if not, the session leaves the queue.
     fn granted(&mut self, txn: &mut Txn) -> Option<(LockTag, LockMode, Scope)> {
         let (tag, mode, scope) = txn.waiting.take()?;
-        self.locks.settle(txn.session, &tag).then_some((tag, mode, scope))
+        let granted = self.locks.settle(txn.session, &tag);
+        if self.locks.gave_back(txn.session) {
+            txn.gave_back = true;
+            txn.held.forget(&[LockTag::Ddl, LockTag::Branch]);
+        }
+        granted.then_some((tag, mode, scope))
     }
 }
 

@@ -474,6 +474,7 @@ impl Tenant {
             evictions: self.pages.tally().evictions,
             memory_waits: 0,
             wrote_catalog: false,
+            gave_back: false,
             branched: false,
             counted: 0,
         }

@@ -85,6 +85,8 @@ pub struct Txn {
     /// Times in a row that it was told to wait for memory.
     pub(crate) memory_waits: u32,
     pub(crate) wrote_catalog: bool,
+    /// It was made to give back the right to do so: not again, or two could do that by turns for ever.
+    pub(crate) gave_back: bool,
     /// Its changes go to the tenant's branch.
     pub(crate) branched: bool,
     /// Bytes of its changes that its tenant knows of.

@@ -69,7 +69,7 @@ impl View<'_> {
     pub fn ddl_for_statistics(&mut self) -> Step<Ddl<'_>> {
         // Who has a branch has both, so nothing is lost by waiting for that first; in one order nobody waits in a circle.
         for tag in [LockTag::Branch, LockTag::Ddl] {
-            self.tenant.lock(self.txn, tag, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;
+            self.tenant.lock(self.txn, tag, LockMode::FOR_DDL, WaitPolicy::Wait)?;
         }
         self.count_changes()?;
         if self.tenant.counters.are_used_up() {

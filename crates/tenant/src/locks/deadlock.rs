@@ -20,10 +20,25 @@ pub(super) struct Waits {
     blocked_by: SessionId,
 }
 
-/// Of a circle that the first session would close, another one that gives way, and what it waits for.
-pub(super) fn who_gives_way(circle: &[Waits]) -> Option<(SessionId, LockTag)> {
-    let other = circle[1..].iter().find(|wait| wait.tag.gives_way(wait.mode))?;
-    Some((other.session, other.tag.clone()))
+/// Who is sent away from where it waits, rather than have another one fail.
+pub(super) struct GivesWay {
+    pub(super) session: SessionId,
+    /// What it waits for.
+    pub(super) tag: LockTag,
+    /// It gives back the right to change the catalog, which is what is waited for.
+    pub(super) gives_back: bool,
+}
+
+/// Of a circle that the first session would close, another one that gives way. `may_give_back`: who has the right to change the catalog and has changed
+/// nothing by it yet.
+pub(super) fn who_gives_way(circle: &[Waits], may_give_back: Option<SessionId>) -> Option<GivesWay> {
+    circle.windows(2).find_map(|pair| {
+        let [before, wait] = pair else { unreachable!("two of them") };
+        let is_for_catalog = matches!(before.tag, LockTag::Ddl | LockTag::Branch);
+        let gives_back = is_for_catalog && may_give_back == Some(wait.session);
+        let gives_way = gives_back || wait.tag.gives_way(wait.mode);
+        gives_way.then(|| GivesWay { session: wait.session, tag: wait.tag.clone(), gives_back })
+    })
 }
 
 /// A session that waits, or is about to.

@@ -2,7 +2,8 @@
 //!
 //! One hash table holds them all; a tenant without locks pays one load. A session is the owner of its locks, be they for
 //! its transaction or (advisory ones) for itself, so it never waits for itself. Waiters queue in order and are granted
-//! by whoever lets go; a cycle is found when a wait would close it, and the closer fails with 40P01.
+//! by whoever lets go; a cycle is found when a wait would close it, and the closer fails with 40P01, unless another one of the cycle can give way:
+//! by going on without what it waits for, or by giving back the right to change the catalog, by which it has changed nothing yet.
 
 mod deadlock;
 mod list;

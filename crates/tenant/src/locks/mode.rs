@@ -68,6 +68,8 @@ const _: () = assert!(is_symmetric(&ROW_CONFLICTS) && is_symmetric(&TABLE_CONFLI
 impl LockMode {
     /// In which a transaction has the branch.
     pub(crate) const FOR_BRANCH: LockMode = LockMode::Table(TableLock::ShareRowExclusive);
+    /// In which one has the right to change the catalog, and to keep others from having a branch.
+    pub(crate) const FOR_DDL: LockMode = LockMode::Table(TableLock::Exclusive);
     /// In which it keeps others from changing the catalog.
     pub(crate) const NO_DDL: LockMode = LockMode::Table(TableLock::Share);
 

@@ -100,6 +100,10 @@ pub(crate) struct LockTable {
     many: Option<Box<Many>>,
     /// Sessions that were sent away from where they waited ([`LockTag::gives_way`]).
     sent_away: FxHashSet<SessionId>,
+    /// Those of them that have not got any more the right to change the catalog.
+    gave_back: FxHashSet<SessionId>,
+    /// The one that waits with that right, has changed nothing by it yet, and would begin its statement anew.
+    may_give_back: Option<SessionId>,
 }
 
 impl LockTable {
@@ -208,10 +212,16 @@ impl LockTable {
             return Acquired::Busy;
         }
         if let Some(cycle) = self.cycle_closed_by(session, tag, mode) {
-            let Some((other, other_tag)) = super::deadlock::who_gives_way(&cycle) else {
+            let Some(other) = super::deadlock::who_gives_way(&cycle, self.may_give_back) else {
                 return Acquired::Deadlock(super::deadlock::error(&cycle));
             };
-            self.send_away(other, &other_tag);
+            self.send_away(other.session, &other.tag);
+            if other.gives_back {
+                self.gave_back.insert(other.session);
+                for tag in [LockTag::Ddl, LockTag::Branch] {
+                    self.release(other.session, &tag, u8::MAX);
+                }
+            }
             return self.acquire(session, tag, mode, scope, policy);
         }
         assert!(!self.waits.contains_key(&session), "a session waits for one lock at a time");
@@ -234,6 +244,7 @@ impl LockTable {
     /// Ends the wait of another session, which is not granted what it waited for.
     fn send_away(&mut self, session: SessionId, tag: &LockTag) {
         self.waits.remove(&session);
+        self.may_give_back.take_if(|waiting| *waiting == session);
         let queue = &mut self.entries.get_mut(tag).expect("a queue with a waiter exists").queue;
         let place = queue.iter().position(|waiter| waiter.session == session).expect("it waits there");
         let waiter = queue.remove(place).expect("found right here");
@@ -242,8 +253,25 @@ impl LockTable {
         self.hand_over(tag);
     }
 
+    /// While `session` waits for what it has queued for in this turn, it may be made to give back the right to change the catalog, if it has that.
+    pub(crate) fn let_give_back(&mut self, session: SessionId) {
+        let has_it = |entry: &Entry| {
+            let mut own = entry.holders.iter().filter(|holder| holder.session == session);
+            own.any(|holder| holder.modes() & LockMode::FOR_DDL.bit() != 0)
+        };
+        if self.entries.get(&LockTag::Ddl).is_some_and(has_it) {
+            self.may_give_back = Some(session);
+        }
+    }
+
+    /// Whether a session that was sent away had to give back the right to change the catalog. Says so once.
+    pub(crate) fn gave_back(&mut self, session: SessionId) -> bool {
+        !self.gave_back.is_empty() && self.gave_back.remove(&session)
+    }
+
     /// Ends a session's wait: true if the lock was granted meanwhile, else the session leaves the queue.
     pub(crate) fn settle(&mut self, session: SessionId, tag: &LockTag) -> bool {
+        self.may_give_back.take_if(|waiting| *waiting == session);
         if !self.sent_away.is_empty() && self.sent_away.remove(&session) {
             return false;
         }

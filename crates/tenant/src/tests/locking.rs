@@ -356,3 +356,80 @@ fn who_waits_for_a_branch_goes_on_without_rather_than_have_the_one_that_has_it_f
     fixture.tenant.abort(ddl);
     assert!(fixture.tenant.lock_records().is_empty());
 }
+
+#[test]
+fn who_waits_for_a_table_gives_back_the_right_to_change_the_catalog_once() {
+    let (mut fixture, t) = two_rows();
+    let u = fixture.create("u", &[("id", PgType::Int4)], 1);
+    let read = |view: &mut View<'_>| view.lock_table(t, TableLock::AccessShare, WaitPolicy::Wait);
+    let alter = |view: &mut View<'_>| view.ddl()?.rename_column(t, "v", "w");
+    let mut reader = fixture.begin(1, Isolation::ReadCommitted);
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut reader, read).unwrap();
+    let for_table = wait_of(fixture.run(&mut other, alter));
+    // It has changed nothing: it begins anew later.
+    fixture.run(&mut reader, |view| create(&mut view.ddl()?, "made", &[("id", PgType::Int4)], 0)).unwrap();
+    assert!(for_table.is_over());
+    let again = wait_of(fixture.run(&mut other, alter));
+    fixture.commit(reader).unwrap();
+    assert!(again.is_over());
+    fixture.run(&mut other, alter).unwrap();
+    fixture.tenant.abort(other);
+    assert!(fixture.tenant.lock_records().is_empty());
+
+    // Two that need each other's tables are in each other's way whoever gives back.
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut first, read).unwrap();
+    fixture.run(&mut second, |view| view.lock_table(u, TableLock::AccessShare, WaitPolicy::Wait)).unwrap();
+    let alter_u = |view: &mut View<'_>| view.ddl()?.rename_column(u, "id", "no");
+    let mut failed = 0;
+    for _ in 0..4 {
+        for (txn, alters_t) in [(&mut first, false), (&mut second, true)] {
+            let ran = if alters_t { fixture.run(txn, alter) } else { fixture.run(txn, alter_u) };
+            failed +=
+                usize::from(matches!(ran, Err(Interrupt::Error(error)) if error.state().as_str() == "40P01"));
+        }
+        if failed > 0 {
+            break;
+        }
+    }
+    assert_eq!(failed, 1);
+    fixture.tenant.abort(first);
+    fixture.tenant.abort(second);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
+fn a_right_to_change_the_catalog_that_was_used_is_not_given_back() {
+    let (mut fixture, t) = two_rows();
+    let mut reader = fixture.begin(1, Isolation::ReadCommitted);
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut reader, |view| view.lock_table(t, TableLock::AccessShare, WaitPolicy::Wait)).unwrap();
+    fixture.run(&mut other, |view| create(&mut view.ddl()?, "u", &[("id", PgType::Int4)], 0)).unwrap();
+    let wait = wait_of(fixture.run(&mut other, |view| view.ddl()?.rename_column(t, "v", "w")));
+    let failed = error_of(fixture.run(&mut reader, |view| view.ddl().map(drop)));
+    assert_eq!(failed.state().as_str(), "40P01");
+    fixture.tenant.abort(reader);
+    assert!(wait.is_over());
+    fixture.run(&mut other, |view| view.ddl()?.rename_column(t, "v", "w")).unwrap();
+    fixture.commit(other).unwrap();
+    assert_eq!(fixture.table(t).columns[1].name, "w");
+
+    // As the checks at a transaction's end wait: nothing is taken back.
+    let mut reader = fixture.begin(1, Isolation::ReadCommitted);
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut reader, |view| lock(view, t, 1, RowLock::Update, WaitPolicy::Wait)).unwrap();
+    fixture.run(&mut other, |view| create(&mut view.ddl()?, "x", &[("id", PgType::Int4)], 0)).unwrap();
+    let locked = {
+        let mut view = fixture.tenant.view(&mut other, &mut fixture.log);
+        lock(&mut view, t, 1, RowLock::KeyShare, WaitPolicy::Wait)
+    };
+    let wait = wait_of(locked);
+    let failed = error_of(fixture.run(&mut reader, |view| view.ddl().map(drop)));
+    assert_eq!(failed.state().as_str(), "40P01");
+    fixture.tenant.abort(reader);
+    assert!(wait.is_over());
+    fixture.commit(other).unwrap();
+    assert!(fixture.tenant.catalog().relation_in(PUBLIC_SCHEMA, "x").is_some());
+}
