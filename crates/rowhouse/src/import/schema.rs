@@ -58,8 +58,7 @@ impl Schema {
                         if is_unknown_setting(&statement, state) {
                             continue;
                         }
-                        let left_out = *state == SqlState::FEATURE_NOT_SUPPORTED
-                            || is_unread_rule(&statement, state)
+                        let left_out = tells_of_something_unsupported(state)
                             || !skipped.is_empty() && tells_of_something_missing(state);
                         let told = format!("{}: {}", reason(&error), first_words(&statement));
                         if left_out && skip { &mut skipped } else { &mut refused }.push(told);
@@ -104,18 +103,25 @@ fn is_unknown_setting(statement: &str, state: &SqlState) -> bool {
     statement.starts_with("SET ") && *state == SqlState::UNDEFINED_OBJECT
 }
 
-/// The tenant has no rules, and cuts one of several actions at their semicolons before it could say so.
-fn is_unread_rule(statement: &str, state: &SqlState) -> bool {
-    statement.starts_with("CREATE RULE ") && *state == SqlState::SYNTAX_ERROR
+/// What `pg_dump` writes is right for PostgreSQL: a statement that cannot be read (`ATTACH PARTITION`, a rule of several actions) or a type or a
+/// function that is unknown is what this server does not have.
+fn tells_of_something_unsupported(state: &SqlState) -> bool {
+    [
+        SqlState::FEATURE_NOT_SUPPORTED,
+        SqlState::SYNTAX_ERROR,
+        SqlState::UNDEFINED_OBJECT,
+        SqlState::UNDEFINED_FUNCTION,
+    ]
+    .contains(state)
 }
 
+/// A foreign key needs the key that it refers to.
 fn tells_of_something_missing(state: &SqlState) -> bool {
     [
         SqlState::UNDEFINED_TABLE,
         SqlState::UNDEFINED_COLUMN,
-        SqlState::UNDEFINED_OBJECT,
-        SqlState::UNDEFINED_FUNCTION,
         SqlState::INVALID_SCHEMA_NAME,
+        SqlState::INVALID_FOREIGN_KEY,
     ]
     .contains(state)
 }
