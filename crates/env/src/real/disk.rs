@@ -104,8 +104,11 @@ impl Disk for SystemDisk {
         for entry in at(dir, fs::read_dir(dir))? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // A file removed since the listing began is simply not there.
-            let Ok(metadata) = entry.metadata() else { continue };
+            let metadata = match entry.metadata() {
+                // Removed since the listing began.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => at(&entry.path(), metadata)?,
+            };
             entries.push(DirEntry { name, is_dir: metadata.is_dir(), len: ByteCount(metadata.len()) });
         }
         entries.sort();

@@ -358,3 +358,25 @@ fn a_file_is_on_the_device_of_its_directory() {
     let missing = env.disk.device_of(&dir.path().join("missing")).unwrap_err();
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
 }
+
+#[test]
+fn a_name_that_cannot_be_looked_at_is_an_error_and_not_left_out() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("00000007.redo"), [1]).unwrap();
+    let disk = Env::real().disk;
+    assert_eq!(disk.list(dir.path()).unwrap().len(), 1);
+    let allow = |mode| std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    // Its names may be read, and nothing behind them.
+    allow(0o444);
+    let path = dir.path().to_owned();
+    let listed = std::thread::spawn(move || {
+        // SAFETY: changes who this thread is for files, if it was the superuser; the thread ends behind it.
+        unsafe { libc::setfsuid(65_534) };
+        disk.list(&path)
+    });
+    let error = listed.join().unwrap().expect_err("the file is there");
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
+    allow(0o700);
+}
