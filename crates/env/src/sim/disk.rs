@@ -728,9 +728,10 @@ impl Drop for SimFile {
 }
 
 impl SimFile {
-    fn check_direct(&self, len: usize, offset: u64) -> io::Result<()> {
+    fn check_direct(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let unit = crate::IO_ALIGN as u64;
-        let aligned = offset.is_multiple_of(unit) && (len as u64).is_multiple_of(unit);
+        let numbers = [offset, buf.len() as u64, buf.as_ptr().addr() as u64];
+        let aligned = numbers.iter().all(|number| number.is_multiple_of(unit));
         if self.direct && !aligned { Err(errno(libc::EINVAL)) } else { Ok(()) }
     }
 
@@ -748,7 +749,7 @@ impl SimFile {
     }
 
     fn write_some(&self, buf: &[u8], offset: u64, durable: bool) -> io::Result<usize> {
-        self.check_direct(buf.len(), offset)?;
+        self.check_direct(buf, offset)?;
         if !self.writable {
             return Err(errno(libc::EBADF));
         }
@@ -807,7 +808,7 @@ impl FileOps for SimFile {
         None
     }
     fn read_some_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.check_direct(buf.len(), offset)?;
+        self.check_direct(buf, offset)?;
         let mut disk = lock(&self.machine.disk);
         let short = disk.admit(DiskOp::Read, &self.path)?;
         let len = if short { self.shorten(buf.len()) } else { buf.len() };

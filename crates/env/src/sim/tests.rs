@@ -7,7 +7,9 @@ use base::{ByteCount, Nanos};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{File, IoBuf, JoinHandle, OpenMode, Reactor, Socket, block_on, sleep, sleep_until, timeout_at};
+use crate::{
+    File, IO_ALIGN, IoBuf, JoinHandle, OpenMode, Reactor, Socket, block_on, sleep, sleep_until, timeout_at,
+};
 
 fn create(env: &Env, path: &str) -> File {
     let path = Path::new(path);
@@ -588,4 +590,23 @@ fn a_disk_may_refuse_direct_files() {
     world.refuse_direct();
     assert!(!open().is_direct());
     open().write_at(&[1; 100], 50).unwrap();
+}
+
+#[test]
+fn direct_io_is_refused_where_a_real_disk_would() {
+    let world = World::new(11);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/d")).unwrap();
+    let file = env.disk.open(Path::new("/d/f"), OpenMode::Create, true).unwrap();
+    let mut buf = IoBuf::zeroed(3 * IO_ALIGN);
+    file.write_at(&buf, 0).unwrap();
+    let (unit, half) = (IO_ALIGN, IO_ALIGN as u64 / 2);
+    file.read_at(&mut buf[unit..2 * unit], 0).unwrap();
+    let refused = |done: std::io::Result<()>| {
+        assert_eq!(done.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    };
+    refused(file.read_at(&mut buf[..unit / 2], 0));
+    refused(file.read_at(&mut buf[..unit], half));
+    refused(file.read_at(&mut buf[512..512 + unit], 0));
+    refused(file.write_at(&buf[512..512 + unit], 0));
 }
