@@ -12,7 +12,7 @@ use env::{Env, File, IoBuf, OpenMode};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::file_error::FileError;
-use crate::file_reader::{FileReader, offset_of, page_of};
+use crate::file_reader::{FileReader, offset_of, page_of, unreadable_slot};
 use crate::free_pages::PageNumbers;
 use crate::node_page::{NodeIdentity, Pointer, decode_node};
 use crate::radix::{Entry, Inner, Leaf, Link, shift_of};
@@ -122,10 +122,8 @@ impl DataFile {
         let file = env.disk.open(path, mode, true).map_err(failed("opening the data file"))?;
         let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
         let len = check_len(&reader.file, path)?;
-        let heads = IoBuf::recycled(SUPERBLOCKS as usize * PAGE_SIZE);
-        let (result, heads) = reader.file.read_exact_at(heads, 0).of_class(IoClass::Upkeep).await;
-        result.map_err(failed("reading the superblocks"))?;
-        let Superblocks { newest: mut superblock, other } = choose_superblock(path, &heads, Some(tenant))?;
+        let (heads, chosen) = read_superblocks(&reader, Some(tenant)).await?;
+        let Superblocks { newest: mut superblock, other } = chosen;
         check_extent(path, &superblock, len)?;
         if mode != OpenMode::Read {
             // A process that was killed may have left a root that is not durable: believed, it would give the slots of the
@@ -246,6 +244,42 @@ pub(crate) async fn write_superblock(reader: &FileReader, superblock: &Superbloc
     let at = offset_of(superblock.slot());
     let (result, _) = reader.file.write_all_at_durable(page, at).of_class(IoClass::Upkeep).await;
     result.map_err(|error| reader.io_error_at(at, "writing the superblock", error))
+}
+
+/// Reads both superblocks and chooses the newest valid one. One that the disk cannot read is as good as damaged: the other serves.
+pub(crate) async fn read_superblocks(
+    reader: &FileReader,
+    tenant: Option<TenantId>,
+) -> Result<(IoBuf, Superblocks), FileError> {
+    let len = SUPERBLOCKS as usize * PAGE_SIZE;
+    let (read, heads) = reader.file.read_exact_at(IoBuf::recycled(len), 0).of_class(IoClass::Upkeep).await;
+    if read.is_ok() {
+        let chosen = choose_superblock(&reader.path, &heads, tenant)?;
+        return Ok((heads, chosen));
+    }
+    let (mut heads, mut unreadable) = (IoBuf::zeroed(len), None);
+    for slot in 0..SUPERBLOCKS {
+        let at = offset_of(SlotNo(slot));
+        let read = reader.file.read_exact_at(IoBuf::recycled(PAGE_SIZE), at).of_class(IoClass::Upkeep).await;
+        match read {
+            (Ok(()), page) => heads[at as usize..at as usize + PAGE_SIZE].copy_from_slice(&page),
+            (Err(error), _) if unreadable.is_none() => unreadable = Some((at, error)),
+            (Err(error), _) => return Err(reader.io_error_at(at, "reading the superblocks", error)),
+        }
+    }
+    let chosen = choose_superblock(&reader.path, &heads, tenant);
+    let Some((at, error)) = unreadable else { return Ok((heads, chosen?)) };
+    match chosen {
+        Ok(Superblocks { newest, .. }) => {
+            let other = Other::Damaged(unreadable_slot(&reader.path, at, &error));
+            Ok((heads, Superblocks { newest, other }))
+        }
+        // The other does not serve.
+        Err(FileError::Corrupt(_) | FileError::NotADataFile { .. }) => {
+            Err(reader.io_error_at(at, "reading the superblocks", error))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The newest valid superblock of the two in `heads`.

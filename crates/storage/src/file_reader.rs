@@ -297,6 +297,12 @@ impl FileReader {
     }
 }
 
+/// What the disk says of a slot that it cannot read, as damage.
+pub(crate) fn unreadable_slot(file: &Path, offset: u64, error: &io::Error) -> Corrupt {
+    let number = error.raw_os_error().unwrap_or(0) as u64;
+    Corrupt::at(file, offset, "the disk cannot read this slot, by the number of its error", number, 0)
+}
+
 /// A buffer of one page as a page.
 pub(crate) fn page_of(buf: &IoBuf) -> &PageBytes {
     buf[..].try_into().expect("a buffer of one page")

@@ -6,9 +6,9 @@ use base::limits::PAGE_SIZE;
 use base::{PageNo, SlotNo, TenantId};
 use env::{Env, OpenMode};
 
-use crate::data_file::{Other, Root, Superblocks, check_extent, check_len, choose_superblock};
+use crate::data_file::{Other, Root, Superblocks, check_extent, check_len, read_superblocks};
 use crate::file_error::FileError;
-use crate::file_reader::{FileReader, offset_of};
+use crate::file_reader::{FileReader, offset_of, unreadable_slot};
 use crate::node_page::{NodeIdentity, decode_node};
 use crate::radix::shift_of;
 use crate::slots::SlotSet;
@@ -63,11 +63,11 @@ pub fn verify_file(
     let failed = |doing| move |error| FileError::Io { file: path.to_path_buf(), doing, error };
     let file = env.disk.open(path, OpenMode::Read, false).map_err(failed("opening the data file"))?;
     let len = check_len(&file, path)?;
-    let mut heads = vec![0; SUPERBLOCKS as usize * PAGE_SIZE];
-    file.read_at(&mut heads, 0).map_err(failed("reading the superblocks"))?;
-    let Superblocks { newest: superblock, other } = choose_superblock(path, &heads, None)?;
+    let mut reader = FileReader { file, path: path.to_path_buf(), tenant: TenantId::SYSTEM };
+    let (_, chosen) = env::block_on(env, read_superblocks(&reader, None))?;
+    let Superblocks { newest: superblock, other } = chosen;
     check_extent(path, &superblock, len)?;
-    let reader = FileReader { file, path: path.to_path_buf(), tenant: superblock.tenant };
+    reader.tenant = superblock.tenant;
     let report = VerifyReport {
         tenant: superblock.tenant,
         root: Root { commit: superblock.commit, payload: superblock.payload.clone() },
@@ -180,9 +180,7 @@ impl Walk<'_> {
             }
             // The rest of the file may be read all the same.
             Err(FileError::IoAt { file, offset, error, .. }) => {
-                let number = error.raw_os_error().unwrap_or(0) as u64;
-                let what = "the disk cannot read this slot, by the number of its error";
-                self.push(Corrupt { page, ..Corrupt::at(file, offset, what, number, 0) });
+                self.push(Corrupt { page, ..unreadable_slot(&file, offset, &error) });
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -338,6 +338,34 @@ fn what_the_disk_cannot_read_hides_nothing_else() {
 }
 
 #[test]
+fn a_superblock_that_the_disk_cannot_read_gives_way_to_the_other() {
+    let world = World::new(1);
+    world.env().disk.create_dir_all(Path::new(PATH).parent().expect("a directory")).expect("made");
+    let mut store = Store::create_in(world.env(), JournalFile::default());
+    (0..30).for_each(|value| _ = store.allocate(value));
+    store.checkpoint();
+    let unreadable = |slot| {
+        // The first read is of both.
+        world.mend_disk();
+        world.inject(DiskFault::eio(DiskOp::Read, PATH));
+        world.inject(DiskFault { after: slot, ..DiskFault::eio(DiskOp::Read, PATH) });
+    };
+    for slot in 0..2 {
+        unreadable(slot);
+        let spare = store.verify().spare_superblock.expect("it is told of");
+        assert_eq!((world.faults_struck(), spare.offset), (2, Some(slot * 8192)));
+        unreadable(slot);
+        store = store.reopen();
+        assert_eq!(world.faults_struck(), 2);
+        store.check();
+        assert_eq!(store.verify().spare_superblock, None);
+    }
+    (0..3).for_each(|_| world.inject(DiskFault::eio(DiskOp::Read, PATH)));
+    let opened = block_on(&store.env, DataFile::open(&store.env, Path::new(PATH), TENANT));
+    assert!(matches!(opened.err(), Some(FileError::IoAt { offset: 8192, .. })), "neither can be read");
+}
+
+#[test]
 fn a_limit_of_a_files_size_ends_no_process() {
     const WITHIN: &str = "ROWHOUSE_TEST_WITHIN_FILE_LIMIT";
     if std::env::var_os(WITHIN).is_none() {
