@@ -5,6 +5,7 @@
 //! refused: a group is written only when the one before is durable.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use base::{ByteCount, CommitNo, Lsn, TenantId};
@@ -140,9 +141,7 @@ fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoE
     if len < len_min {
         return Err(cut_short(len_min));
     }
-    let mut blocks = vec![0; SEGMENT_HEADER_LEN as usize];
-    file.read_at(&mut blocks, 0).map_err(RedoError::io(&path, "reading a segment's header"))?;
-    let copies = (read_segment_header(&blocks[..BLOCK_LEN]), read_segment_header(&blocks[BLOCK_LEN..]));
+    let copies = read_headers(&file).map_err(RedoError::io(&path, "reading a segment's header"))?;
     let segment = match copies {
         (SegmentHeader::Newer(found), _) | (_, SegmentHeader::Newer(found)) => {
             return Err(RedoError::NewerFormat { file: path, found, supported: FORMAT_VERSION });
@@ -186,6 +185,28 @@ fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoE
         .into());
     }
     Ok(())
+}
+
+/// Both copies of a segment's header. One that the disk cannot read is as good as damaged.
+fn read_headers(file: &File) -> io::Result<(SegmentHeader, SegmentHeader)> {
+    let mut blocks = vec![0; SEGMENT_HEADER_LEN as usize];
+    if file.read_at(&mut blocks, 0).is_ok() {
+        let (first, second) = blocks.split_at(BLOCK_LEN);
+        return Ok((read_segment_header(first), read_segment_header(second)));
+    }
+    let mut copy = |number| {
+        let block = &mut blocks[..BLOCK_LEN];
+        file.read_at(block, number * BLOCK_LEN as u64).map(|()| read_segment_header(block))
+    };
+    let unreadable = SegmentHeader::Damaged { found: 0, expected: 0 };
+    match (copy(0), copy(1)) {
+        (Ok(first), Ok(second)) => Ok((first, second)),
+        // The second copy is written behind the first: this one was never used.
+        (Ok(SegmentHeader::Zero), Err(_)) => Ok((unreadable, SegmentHeader::Zero)),
+        (Ok(first), Err(_)) => Ok((first, unreadable)),
+        (Err(_), Ok(second)) => Ok((unreadable, second)),
+        (Err(error), Err(_)) => Err(error),
+    }
 }
 
 /// Reads the segments of one log after the other.

@@ -346,3 +346,32 @@ fn a_segment_whose_freeing_was_cut_off_is_freed_by_the_next_start() {
     drop(open(&env).expect("sound logs"));
     assert!(copies() == freed, "nothing says any more whose it was");
 }
+
+#[test]
+fn a_copy_of_a_header_that_the_disk_cannot_read_gives_way_to_the_other() {
+    let world = World::new(41);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 1, 1, 120);
+    // And one that was never used.
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    drop((log, flusher, logs));
+    let names: Vec<String> =
+        env.disk.list(&dir()).expect("listed").into_iter().map(|file| file.name).collect();
+    assert!(names.len() > 2);
+    for name in &names {
+        for copy in 0..2 {
+            // The first read is of both.
+            world.inject(DiskFault::eio(DiskOp::Read, name));
+            world.inject(DiskFault { after: copy, ..DiskFault::eio(DiskOp::Read, name) });
+            let (logs, index) = open(&env).expect("the other copy says whose it is");
+            assert_eq!(world.faults_struck(), 2, "{name}");
+            assert_holds(&index, TenantId(1), CommitNo(0), CommitNo(120));
+            assert_eq!(logs.usage().live_segments, names.len() - 1);
+            world.mend_disk();
+        }
+    }
+    (0..3).for_each(|_| world.inject(DiskFault::eio(DiskOp::Read, &names[0])));
+    assert!(matches!(open(&env), Err(RedoError::Io { doing: "reading a segment's header", .. })));
+}
