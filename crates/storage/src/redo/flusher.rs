@@ -74,6 +74,7 @@ impl LogFlusher {
         self.segment = Some((segment.clone(), next));
         if let Err(error) = written {
             self.in_flight = false;
+            self.log.dir().spoil(self.id);
             self.doubt = Some((segment, offset));
             return Err(self.fail(error));
         }

@@ -65,9 +65,24 @@ struct LiveSegment {
     segment: SegmentFile,
     /// A writer may still add to it.
     open: bool,
+    /// A write to it has failed: it is not to be any other log's.
+    is_spoiled: bool,
     pins: FxHashMap<TenantId, CommitNo>,
     /// Parts of transactions that are open.
     fragment_sets: Vec<(u64, TenantId)>,
+}
+
+impl LiveSegment {
+    /// Of a log that nobody writes to, kept by nobody.
+    fn closed(segment: SegmentFile) -> LiveSegment {
+        LiveSegment {
+            segment,
+            open: false,
+            is_spoiled: false,
+            pins: FxHashMap::default(),
+            fragment_sets: Vec::new(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -152,18 +167,16 @@ impl LogDir {
         }
         for (path, says_so_twice) in &scanned.free {
             let segment = SegmentFile::open(env, path)?;
-            if !says_so_twice {
-                // Torn at its next use, the first copy would leave it to the second to say whose it is.
-                let written = segment.write_headers_blocking(SegmentId::FREE, 0);
-                written.map_err(RedoError::io(path, "freeing a segment"))?;
+            // Torn at its next use, the first copy would leave it to the second to say whose it is.
+            if !says_so_twice && segment.write_headers_blocking(SegmentId::FREE, 0).is_err() {
+                remove_for_good(env, dir, &segment)?;
+            } else {
+                state.free.push(segment);
             }
-            state.free.push(segment);
         }
         for (id, found) in &scanned.segments {
             let segment = SegmentFile::open(env, &found.path)?;
-            let live =
-                LiveSegment { segment, open: false, pins: found.pins.clone(), fragment_sets: Vec::new() };
-            state.live.insert(*id, live);
+            state.live.insert(*id, LiveSegment { pins: found.pins.clone(), ..LiveSegment::closed(segment) });
         }
         let inner = Inner {
             env: env.clone(),
@@ -342,17 +355,19 @@ impl LogDir {
             index.free_forgotten().await;
         }
         let mut failed = None;
-        while let Some((id, segment)) = self.take_released() {
-            match segment.write_headers(SegmentId::FREE, 0).await {
-                Ok(()) => {
+        while let Some((id, segment, is_spoiled)) = self.take_released() {
+            let freed = if is_spoiled { None } else { Some(segment.write_headers(SegmentId::FREE, 0).await) };
+            match freed {
+                Some(Ok(())) => {
                     self.drop_live(id, &segment);
                     self.state().free.push(segment);
                 }
-                // Whether the file is free is unknown now: it goes, for all behind it would have to stay.
-                Err(error) => {
-                    self.remove_for_good(&segment)?;
+                // Whether the file is free is unknown after an error: it goes, for all behind it would have to stay.
+                gone => {
+                    remove_for_good(&self.0.env, &self.0.dir, &segment)?;
                     self.drop_live(id, &segment);
-                    failed.get_or_insert(RedoError::io(&segment.path, "freeing a segment")(error));
+                    let error = gone.and_then(Result::err);
+                    failed = failed.or(error.map(RedoError::io(&segment.path, "freeing a segment")));
                 }
             }
         }
@@ -398,24 +413,15 @@ impl LogDir {
         !self.0.ending.load(Ordering::Relaxed)
     }
 
-    /// The oldest segment of some log, if nothing keeps it.
-    fn take_released(&self) -> Option<(SegmentId, SegmentFile)> {
+    /// The oldest segment of some log, if nothing keeps it, and whether it is spoiled.
+    fn take_released(&self) -> Option<(SegmentId, SegmentFile, bool)> {
         let state = self.state();
         let mut log = None;
         state.live.iter().find_map(|(id, live)| {
             let oldest = log.replace(id.log) != Some(id.log);
             let kept = live.open || !live.pins.is_empty() || !live.fragment_sets.is_empty();
-            (oldest && !kept).then(|| (*id, live.segment.clone()))
+            (oldest && !kept).then(|| (*id, live.segment.clone(), live.is_spoiled))
         })
-    }
-
-    /// Removes a segment of which nobody knows what it says. After `Ok` it does not come back.
-    fn remove_for_good(&self, segment: &SegmentFile) -> Result<(), RedoError> {
-        match segment.remove(&self.0.env) {
-            Err(RedoError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {}
-            removed => removed?,
-        }
-        self.0.env.disk.sync_dir(&self.0.dir).map_err(RedoError::io(&self.0.dir, "syncing the directory"))
     }
 
     fn drop_live(&self, id: SegmentId, segment: &SegmentFile) {
@@ -465,18 +471,13 @@ impl LogDir {
         };
         if let Err(error) = segment.write_headers(id, first_sequence).await {
             // A copy may say that it is the segment `id`, which another file becomes next.
-            let error = match self.remove_for_good(&segment) {
+            let error = match remove_for_good(&self.0.env, &self.0.dir, &segment) {
                 Ok(()) => error,
                 Err(kept) => std::io::Error::other(format!("{error}, and then {kept}")),
             };
             return Err(RedoError::io(&segment.path, "writing a segment's header")(error));
         }
-        let live = LiveSegment {
-            segment: segment.clone(),
-            open: true,
-            pins: FxHashMap::default(),
-            fragment_sets: Vec::new(),
-        };
+        let live = LiveSegment { open: true, ..LiveSegment::closed(segment.clone()) };
         let mut state = self.state();
         state.live.insert(id, live);
         if id.number > 0
@@ -500,6 +501,11 @@ impl LogDir {
             // Fragments whose commit never became durable.
             live.fragment_sets.clear();
         }
+    }
+
+    /// A write to the segment `id` has failed.
+    pub(super) fn spoil(&self, id: SegmentId) {
+        self.state().live.get_mut(&id).expect("an open segment is live").is_spoiled = true;
     }
 
     /// Keeps the segment `id` for what a group in it holds.
@@ -531,6 +537,15 @@ impl LogDir {
             }
         }
     }
+}
+
+/// Removes a segment of which nobody knows what it says. After `Ok` it does not come back.
+fn remove_for_good(env: &Env, dir: &Path, segment: &SegmentFile) -> Result<(), RedoError> {
+    match segment.remove(env) {
+        Err(RedoError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {}
+        removed => removed?,
+    }
+    env.disk.sync_dir(dir).map_err(RedoError::io(dir, "syncing the directory"))
 }
 
 fn segments_of(log: u64) -> RangeInclusive<SegmentId> {

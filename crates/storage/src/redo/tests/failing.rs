@@ -375,3 +375,27 @@ fn a_copy_of_a_header_that_the_disk_cannot_read_gives_way_to_the_other() {
     (0..3).for_each(|_| world.inject(DiskFault::eio(DiskOp::Read, &names[0])));
     assert!(matches!(open(&env), Err(RedoError::Io { doing: "reading a segment's header", .. })));
 }
+
+#[test]
+fn a_segment_that_could_not_be_written_is_not_written_again() {
+    let world = World::new(42);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 1, 1, 3);
+    let has = |name: &str| env.disk.list(&dir()).expect("listed").iter().any(|file| file.name == name);
+    assert!(has("00000000.redo"));
+    world.inject(DiskFault::eio(DiskOp::Write, ".redo"));
+    log.append(TenantId(1), CommitNo(4), b"lost");
+    block_on(&env, flusher.flush_once()).expect_err("the disk fails");
+    block_on(&env, flusher.seal()).expect("the disk works again");
+    flusher.resume();
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert!(has("00000000.redo") && logs.usage().live_segments == 1, "a root needs it");
+    assert_eq!(recovered_through(&env, TenantId(1)), CommitNo(3));
+    logs.release_through(TenantId(1), CommitNo(3));
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert!(!has("00000000.redo"), "the next log would fail there too");
+    fill(&env, &log, &mut flusher, 1, 4, 9);
+    assert_eq!(recovered_through(&env, TenantId(1)), CommitNo(9));
+}
