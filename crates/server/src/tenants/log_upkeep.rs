@@ -39,8 +39,12 @@ pub(crate) async fn keep_log(shared: Arc<Shared>) {
         let prepared = shared.log_dir.prepare_ahead().await;
         keeper.look(&shared).await;
         if let Err(error) = prepared {
-            if error.is_full_disk() && shared.log_reserve().release() {
-                continue;
+            if error.is_full_disk() {
+                if shared.log_reserve().release() {
+                    continue;
+                }
+                // What the disk has left, for whoever makes room. Of the same failure, if it fails.
+                let _ = shared.log_dir.prepare_little().await;
             }
             tracing::warn!(%error, "log segments could not be made ready");
             env::sleep(TICK).await;

@@ -47,7 +47,7 @@ impl LogFlusher {
             return Err(self.fail(dropped));
         }
         let Some(mut group) = self.log.take_group()? else {
-            self.log.dir().pin(self.id, &self.log.take_given_up());
+            self.log.dir().note_given_up(self.id, &self.log.take_given_up());
             return Ok(Flushed::Nothing);
         };
         self.in_flight = true;
@@ -70,7 +70,8 @@ impl LogFlusher {
         let write = segment.file.write_all_at_durable(group.buf, offset).shared_by(|| members);
         let (written, _buf) = write.await;
         let next = offset + len as u64;
-        self.log.note_room(segment.len.saturating_sub(next));
+        let room = segment.len.saturating_sub(next);
+        self.log.note_room(room);
         self.segment = Some((segment.clone(), next));
         if let Err(error) = written {
             self.in_flight = false;
@@ -79,7 +80,7 @@ impl LogFlusher {
             return Err(self.fail(error));
         }
         // Lost commits are to keep nothing. Before they are told to be durable: roots let go of what is kept for them.
-        self.log.dir().pin(self.id, &pins);
+        self.log.dir().note_written(self.id, &pins, room);
         self.next_sequence += 1;
         self.in_flight = false;
         self.log.publish_durable(end);

@@ -65,6 +65,8 @@ struct LiveSegment {
     segment: SegmentFile,
     /// A writer may still add to it.
     open: bool,
+    /// Bytes for groups that are still to be written to it.
+    room: u64,
     /// A write to it has failed: it is not to be any other log's.
     is_spoiled: bool,
     pins: FxHashMap<TenantId, CommitNo>,
@@ -78,6 +80,7 @@ impl LiveSegment {
         LiveSegment {
             segment,
             open: false,
+            room: 0,
             is_spoiled: false,
             pins: FxHashMap::default(),
             fragment_sets: Vec::new(),
@@ -105,6 +108,12 @@ impl DirState {
     fn is_short(&self) -> bool {
         self.free.len() < self.logs
     }
+
+    /// Whether some log has less than `room` in its segment, and no free segment to go on in.
+    fn has_log_without(&self, room: u64) -> bool {
+        let roomy = self.live.values().filter(|live| live.open && live.room >= room).count();
+        self.free.len() + roomy < self.logs
+    }
 }
 
 struct Inner {
@@ -123,6 +132,10 @@ struct Inner {
     /// Nobody will free space any more: logs fail instead of waiting.
     ending: AtomicBool,
 }
+
+/// Bytes of a segment for which a full disk may still have room.
+const LITTLE_LEN: u64 = 1 << 20;
+const _: () = assert!(SEGMENT_HEADER_LEN + GROUP_LEN_MAX as u64 <= LITTLE_LEN);
 
 /// What was read a moment ago.
 struct Lately {
@@ -154,8 +167,8 @@ impl LogDir {
         options: LogOptions,
         index: &RedoIndex,
     ) -> Result<LogDir, RedoError> {
-        assert!(options.segment_len.0 >= 1 << 20 && options.segment_len.0.is_multiple_of(BLOCK_LEN as u64));
-        const { assert!(SEGMENT_HEADER_LEN + GROUP_LEN_MAX as u64 <= 1 << 20) };
+        let len = options.segment_len.0;
+        assert!(len >= LITTLE_LEN && len.is_multiple_of(BLOCK_LEN as u64));
         env.disk.create_dir_all(dir).map_err(RedoError::io(dir, "making the directory"))?;
         let scanned = scan::scan(env, &[dir.to_owned()], index)?;
         // A start that was killed may have left names that power loss would take with all that is written behind them.
@@ -371,21 +384,46 @@ impl LogDir {
                 }
             }
         }
-        let wanted = self.state().logs;
-        while self.state().free.len() < wanted {
-            let segment = self.create_filled().await?;
+        let (wanted, len) = (self.state().logs, self.0.options.segment_len.0);
+        let is_short = |segment: &SegmentFile| segment.len < len;
+        while self.state().free.iter().filter(|segment| !is_short(segment)).count() < wanted {
+            let segment = self.create_filled(len).await?;
             self.state().free.push(segment);
         }
         loop {
             let surplus = {
                 let mut state = self.state();
                 let keep = wanted + self.0.options.spare_segments_max;
-                if state.free.len() > keep { state.free.pop() } else { None }
+                // Those that a full disk had room for have served.
+                match state.free.iter().position(is_short) {
+                    Some(short) => Some(state.free.swap_remove(short)),
+                    None if state.free.len() > keep => state.free.pop(),
+                    None => None,
+                }
             };
             let Some(segment) = surplus else { break };
             segment.remove(&self.0.env)?;
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// On a full disk, sees to it that each log has room for a megabyte, as far as what the disk has left is enough for that: with segments
+    /// that are shorter than others, and go when there is space again. Does nothing for a log that has as much. For who makes room, once nothing
+    /// is set aside any more.
+    pub async fn prepare_little(&self) -> Result<(), RedoError> {
+        {
+            let mut state = self.state();
+            if state.preparing {
+                return Ok(());
+            }
+            state.preparing = true;
+        }
+        let _preparing = Preparing(self);
+        while self.state().has_log_without(LITTLE_LEN) {
+            let segment = self.create_filled(LITTLE_LEN).await?;
+            self.state().free.push(segment);
+        }
+        Ok(())
     }
 
     /// Whether the last segment that was to be made did not fit the disk. One load.
@@ -429,15 +467,14 @@ impl LogDir {
         self.indexes().iter().for_each(|index| index.close(&segment.path));
     }
 
-    /// A new segment, every byte of it written once: a durable write into space that is only allocated would also have to
+    /// A new segment of `len` bytes, every one of them written once: a durable write into space that is only allocated would also have to
     /// write the file system's journal, and takes some thirty times as long.
-    async fn create_filled(&self) -> Result<SegmentFile, RedoError> {
+    async fn create_filled(&self, len: u64) -> Result<SegmentFile, RedoError> {
         let number = {
             let mut state = self.state();
             state.next_file += 1;
             state.next_file - 1
         };
-        let len = self.0.options.segment_len.0;
         let made = SegmentFile::create(&self.0.env, &self.0.dir, number, len);
         let full = |error: &RedoError| self.is_full() || error.is_full_disk();
         let segment = made.inspect_err(|error| self.note_space(full(error)))?;
@@ -448,7 +485,9 @@ impl LogDir {
             let _ = segment.remove(&self.0.env);
             return Err(error);
         }
-        self.note_space(false);
+        if len >= self.0.options.segment_len.0 {
+            self.note_space(false);
+        }
         Ok(segment)
     }
 
@@ -467,7 +506,7 @@ impl LogDir {
         }
         let segment = match free {
             Some(segment) => segment,
-            None => self.create_filled().await?,
+            None => self.create_filled(self.0.options.segment_len.0).await?,
         };
         if let Err(error) = segment.write_headers(id, first_sequence).await {
             // A copy may say that it is the segment `id`, which another file becomes next.
@@ -477,7 +516,8 @@ impl LogDir {
             };
             return Err(RedoError::io(&segment.path, "writing a segment's header")(error));
         }
-        let live = LiveSegment { open: true, ..LiveSegment::closed(segment.clone()) };
+        let room = segment.len - SEGMENT_HEADER_LEN;
+        let live = LiveSegment { open: true, room, ..LiveSegment::closed(segment.clone()) };
         let mut state = self.state();
         state.live.insert(id, live);
         if id.number > 0
@@ -508,10 +548,23 @@ impl LogDir {
         self.state().live.get_mut(&id).expect("an open segment is live").is_spoiled = true;
     }
 
-    /// Keeps the segment `id` for what a group in it holds.
-    pub(super) fn pin(&self, id: SegmentId, pins: &[Pin]) {
+    /// Keeps the segment `id` for what the last group in it holds, behind which it has `room` bytes.
+    pub(super) fn note_written(&self, id: SegmentId, pins: &[Pin], room: u64) {
         let mut state = self.state();
-        let state = &mut *state;
+        state.live.get_mut(&id).expect("an open segment is live").room = room;
+        state.pin(id, pins);
+    }
+
+    /// Lets go of fragments that were given up without a group that says so.
+    pub(super) fn note_given_up(&self, id: SegmentId, pins: &[Pin]) {
+        self.state().pin(id, pins);
+    }
+}
+
+impl DirState {
+    /// Keeps the segment `id` for what a group in it holds.
+    fn pin(&mut self, id: SegmentId, pins: &[Pin]) {
+        let state = self;
         for pin in pins {
             match *pin {
                 Pin::Commit(tenant, commit) => {

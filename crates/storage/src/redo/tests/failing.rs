@@ -399,3 +399,41 @@ fn a_segment_that_could_not_be_written_is_not_written_again() {
     fill(&env, &log, &mut flusher, 1, 4, 9);
     assert_eq!(recovered_through(&env, TenantId(1)), CommitNo(9));
 }
+
+#[test]
+fn what_little_a_full_disk_has_left_serves_until_there_is_space() {
+    let world = World::new(43);
+    let env = world.env();
+    let options = LogOptions { segment_len: ByteCount::from_mib(4), spare_segments_max: 1 };
+    let (logs, _) = LogDir::open(&env, &dir(), options).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    world.set_disk_capacity(world.disk_used() + ByteCount(5 << 19));
+    let lens = || -> Vec<u64> {
+        env.disk.list(&dir()).expect("listed").into_iter().map(|file| file.len.0).collect()
+    };
+    block_on(&env, logs.prepare_ahead()).expect_err("the disk is full");
+    assert!(matches!(log.admit(1000), Err(Refused::Full { .. })));
+    let mut commits = 0;
+    for segments in 1..=2 {
+        // The second time there is nothing to do.
+        (0..2).for_each(|_| block_on(&env, logs.prepare_little()).expect("a megabyte fits"));
+        assert_eq!(lens(), vec![1 << 20; segments]);
+        let before = commits;
+        while log.admit(10_000).is_ok() {
+            commits += 1;
+            log.append(TenantId(1), CommitNo(commits), &[7; 10_000]);
+            flush_all(&env, &mut flusher);
+        }
+        assert!(commits > before + 50 && logs.is_full(), "{before} and then {commits}");
+    }
+    block_on(&env, logs.prepare_little()).expect_err("less than a megabyte is left");
+    assert_eq!(recovered_through(&env, TenantId(1)), CommitNo(commits));
+    world.lift_capacity();
+    block_on(&env, logs.prepare_ahead()).expect("there is space again");
+    assert!(!logs.is_full() && log.admit(4 << 20).is_ok());
+    log.append(TenantId(1), CommitNo(commits + 1), &[7; 100_000]);
+    flush_all(&env, &mut flusher);
+    logs.release_through(TenantId(1), CommitNo(commits));
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert_eq!(lens(), [4 << 20; 2], "short ones are gone");
+}
