@@ -1,9 +1,10 @@
 //! Files and directories: blocking calls for tools and analytical threads, asynchronous ones for workers.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::os::fd::RawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -123,6 +124,31 @@ pub trait FileOps: Send + Sync {
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
     fn is_direct(&self) -> bool;
+}
+
+/// What failed at a path.
+#[derive(Debug)]
+pub(crate) struct AtPath {
+    pub(crate) path: PathBuf,
+    pub(crate) error: io::Error,
+}
+
+impl fmt::Display for AtPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.error)
+    }
+}
+
+impl std::error::Error for AtPath {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Whether a file could not be opened because the process, or the system, has as many open as it may: that passes.
+pub fn is_short_of_descriptors(error: &io::Error) -> bool {
+    let below = || error.get_ref()?.downcast_ref::<AtPath>()?.error.raw_os_error();
+    matches!(error.raw_os_error().or_else(below), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// An open file. Clones share it; the last one closes it.

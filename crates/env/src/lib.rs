@@ -27,7 +27,9 @@ use std::sync::Arc;
 pub use block_on::block_on;
 pub use blocked::{AroundWait, AroundWaits, around_waits, blocked};
 pub use clock::{Clock, Ticks};
-pub use disk::{Device, DirEntry, DirLock, Disk, File, FileFuture, FileOps, OpenMode};
+pub use disk::{
+    Device, DirEntry, DirLock, Disk, File, FileFuture, FileOps, OpenMode, is_short_of_descriptors,
+};
 pub use entropy::Entropy;
 pub use io_account::IoAccount;
 pub use io_buf::{IO_ALIGN, IoBuf};

@@ -66,10 +66,16 @@ pub fn state_of_log_failure(failed: &storage::redo::LogFailed) -> SqlState {
 
 impl RedoSink for storage::redo::LogWriter {
     fn admit(&self, len: usize, _: Demand) -> Result<(), SqlError> {
-        use storage::redo::Refused;
+        use storage::redo::{Refused, Want};
         storage::redo::LogWriter::admit(self, len).map_err(|refused| match &refused {
-            Refused::Full { .. } => SqlError::new(SqlState::DISK_FULL, refused.to_string())
-                .with_hint("Free space there: writing goes on by itself."),
+            Refused::Full { want: Want::Space, .. } => {
+                SqlError::new(SqlState::DISK_FULL, refused.to_string())
+                    .with_hint("Free space there: writing goes on by itself.")
+            }
+            Refused::Full { want: Want::Descriptors, .. } => {
+                SqlError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, refused.to_string())
+                    .with_hint("Raise the limit of open files; writing goes on by itself once there are some.")
+            }
             Refused::Failed(failed) => SqlError::new(state_of_log_failure(failed), refused.to_string()).with_hint(
                 "What is read may be read on; once the log can be written again, sessions end and writing goes on.",
             ),

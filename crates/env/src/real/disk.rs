@@ -12,7 +12,7 @@ use std::sync::Arc;
 use base::ByteCount;
 
 use super::check;
-use crate::disk::{Device, DirEntry, DirLock, Disk, File, FileOps, OpenMode};
+use crate::disk::{AtPath, Device, DirEntry, DirLock, Disk, File, FileOps, OpenMode};
 
 pub(super) struct SystemDisk;
 
@@ -22,7 +22,7 @@ struct SystemFile {
 }
 
 fn at<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
-    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    result.map_err(|error| io::Error::new(error.kind(), AtPath { path: path.to_owned(), error }))
 }
 
 fn parent(path: &Path) -> PathBuf {

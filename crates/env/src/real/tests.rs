@@ -380,3 +380,17 @@ fn a_name_that_cannot_be_looked_at_is_an_error_and_not_left_out() {
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
     allow(0o700);
 }
+
+#[test]
+fn an_error_at_a_path_says_whether_descriptors_are_short() {
+    let failed = |code| {
+        let error = std::io::Error::from_raw_os_error(code);
+        std::io::Error::new(error.kind(), crate::disk::AtPath { path: "/d/f".into(), error })
+    };
+    assert!(failed(libc::EMFILE).to_string().starts_with("/d/f: "));
+    for (code, is_short) in [(libc::EMFILE, true), (libc::ENFILE, true), (libc::ENOSPC, false)] {
+        assert_eq!(crate::is_short_of_descriptors(&failed(code)), is_short);
+        assert_eq!(crate::is_short_of_descriptors(&std::io::Error::from_raw_os_error(code)), is_short);
+    }
+    assert!(!crate::is_short_of_descriptors(&std::io::Error::other("something else")));
+}

@@ -40,11 +40,19 @@ impl fmt::Display for LogFailed {
 }
 impl std::error::Error for LogFailed {}
 
+/// What another segment is missing. It passes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Want {
+    Space,
+    /// Of the process or of the system.
+    Descriptors,
+}
+
 /// Why a log takes no more commits for now.
 #[derive(Clone, Debug)]
 pub enum Refused {
-    /// There is no room for another segment: try again once space was freed.
-    Full { dir: PathBuf },
+    /// There is no room for another segment: try again once something was freed.
+    Full { dir: PathBuf, want: Want },
     /// The log is closed until the server is started again.
     Failed(LogFailed),
 }
@@ -52,7 +60,13 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Full { dir } => write!(f, "no space is left for the redo log in {}", dir.display()),
+            Refused::Full { dir, want } => {
+                let what = match want {
+                    Want::Space => "space",
+                    Want::Descriptors => "file descriptor",
+                };
+                write!(f, "no {what} is left for the redo log in {}", dir.display())
+            }
             Refused::Failed(failed) => failed.fmt(f),
         }
     }
@@ -81,7 +95,16 @@ impl RedoError {
 impl RedoError {
     /// Whether it is for want of space, which the operator can free.
     pub fn is_full_disk(&self) -> bool {
-        matches!(self, RedoError::Io { error, .. } if is_full_disk(error))
+        self.want() == Some(Want::Space)
+    }
+
+    /// What it is for want of, if that passes.
+    pub(super) fn want(&self) -> Option<Want> {
+        match self {
+            RedoError::Io { error, .. } if is_full_disk(error) => Some(Want::Space),
+            RedoError::Io { error, .. } if env::is_short_of_descriptors(error) => Some(Want::Descriptors),
+            _ => None,
+        }
     }
 }
 

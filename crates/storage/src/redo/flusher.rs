@@ -8,7 +8,7 @@ use super::format::{BLOCK_LEN, GROUP_HEADER_LEN, GroupHeader, SEGMENT_HEADER_LEN
 use super::segment::SegmentFile;
 use super::writer::LogWriter;
 
-/// How long a log waits before it looks for space on a full disk again.
+/// How long a log waits before it looks for space on a full disk again, or for a file descriptor.
 const SPACE_RETRY: Nanos = Nanos::from_millis(200);
 
 /// What a [`LogFlusher::flush_once`] did.
@@ -134,7 +134,7 @@ impl LogFlusher {
         }
         let opened = loop {
             match self.log.dir().open_segment(self.id, self.next_sequence).await {
-                Err(error) if error.is_full_disk() && self.log.dir().waits_for_space() => {
+                Err(error) if error.want().is_some() && self.log.dir().waits_for_space() => {
                     self.log.note_room(0);
                     env::sleep(SPACE_RETRY).await;
                 }

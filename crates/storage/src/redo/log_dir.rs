@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
@@ -19,7 +19,7 @@ use base::{ByteCount, CommitNo, TenantId};
 use env::{Env, IoBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::error::RedoError;
+use super::error::{RedoError, Want};
 use super::flusher::LogFlusher;
 use super::format::{BLOCK_LEN, GROUP_LEN_MAX, SEGMENT_HEADER_LEN, SegmentId};
 use super::index::{RedoIndex, WeakIndex};
@@ -127,11 +127,14 @@ struct Inner {
     dir: PathBuf,
     options: LogOptions,
     state: Mutex<DirState>,
-    /// The last segment that was to be made did not fit the disk.
-    full: AtomicBool,
+    /// What the last segment that was to be made was missing: a [`Want`] as a number, or [`MADE`].
+    want: AtomicU8,
     /// Nobody will free space any more: logs fail instead of waiting.
     ending: AtomicBool,
 }
+
+/// The last segment that was to be made was made.
+const MADE: u8 = u8::MAX;
 
 /// Bytes of a segment for which a full disk may still have room.
 const LITTLE_LEN: u64 = 1 << 20;
@@ -199,7 +202,7 @@ impl LogDir {
             dir: dir.to_owned(),
             options,
             state: Mutex::new(state),
-            full: AtomicBool::new(false),
+            want: AtomicU8::new(MADE),
             ending: AtomicBool::new(false),
         };
         Ok(LogDir(Arc::new(inner)))
@@ -426,13 +429,22 @@ impl LogDir {
         Ok(())
     }
 
-    /// Whether the last segment that was to be made did not fit the disk. One load.
+    /// Whether the last segment that was to be made did not fit the disk, or found no file descriptor. One load.
     pub fn is_full(&self) -> bool {
-        self.0.full.load(Ordering::Relaxed)
+        self.0.want.load(Ordering::Relaxed) != MADE
     }
 
-    fn note_space(&self, full: bool) {
-        self.0.full.store(full, Ordering::Relaxed);
+    /// What it was missing, if it was.
+    pub(super) fn want(&self) -> Option<Want> {
+        let number = self.0.want.load(Ordering::Relaxed);
+        [Want::Space, Want::Descriptors].into_iter().find(|want| *want as u8 == number)
+    }
+
+    /// Of another failure nothing is known: what was missing before may be missing still.
+    fn note_want(&self, error: &RedoError) {
+        if let Some(want) = error.want() {
+            self.0.want.store(want as u8, Ordering::Relaxed);
+        }
     }
 
     /// Bytes for groups in segments that are made already, for whichever log needs another one.
@@ -476,17 +488,16 @@ impl LogDir {
             state.next_file - 1
         };
         let made = SegmentFile::create(&self.0.env, &self.0.dir, number, len);
-        let full = |error: &RedoError| self.is_full() || error.is_full_disk();
-        let segment = made.inspect_err(|error| self.note_space(full(error)))?;
+        let segment = made.inspect_err(|error| self.note_want(error))?;
         if let Err(error) = segment.fill_with_zeros().await {
             let error = RedoError::io(&segment.path, "filling a segment")(error);
-            self.note_space(full(&error));
+            self.note_want(&error);
             // What cannot be removed is in nobody's way: its name is not used again, and the next start removes it.
             let _ = segment.remove(&self.0.env);
             return Err(error);
         }
         if len >= self.0.options.segment_len.0 {
-            self.note_space(false);
+            self.0.want.store(MADE, Ordering::Relaxed);
         }
         Ok(segment)
     }

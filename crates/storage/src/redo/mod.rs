@@ -28,7 +28,7 @@ mod writer;
 mod tests;
 
 pub use durable::WaitDurable;
-pub use error::{LogFailed, RedoError, Refused};
+pub use error::{LogFailed, RedoError, Refused, Want};
 pub use flusher::{Flushed, LogFlusher};
 pub use format::FORMAT_VERSION;
 pub use fragments::RecordParts;

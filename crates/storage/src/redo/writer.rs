@@ -217,15 +217,13 @@ impl LogWriter {
         {
             return Err(Refused::Failed(failed));
         }
-        if !self.0.dir.is_full() {
-            return Ok(());
-        }
+        let Some(want) = self.0.dir.want() else { return Ok(()) };
         // A group in flight, one gathering, and the record's own: each is rounded up to whole blocks.
         let wanted = self.backlog().0 + len as u64 + (len as u64 / 16) + FULL_DISK_SLACK;
         if wanted <= self.0.room.load(Ordering::Relaxed) + self.0.dir.free_room() {
             Ok(())
         } else {
-            Err(Refused::Full { dir: self.0.dir.path().to_owned() })
+            Err(Refused::Full { dir: self.0.dir.path().to_owned(), want })
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::redo::LogFailed;
+use crate::redo::{LogFailed, Want};
 
 #[test]
 fn failed_write_closes_the_log_and_tells_everyone() {
@@ -436,4 +436,27 @@ fn what_little_a_full_disk_has_left_serves_until_there_is_space() {
     logs.release_through(TenantId(1), CommitNo(commits));
     block_on(&env, logs.prepare_ahead()).expect("the disk works");
     assert_eq!(lens(), [4 << 20; 2], "short ones are gone");
+}
+
+#[test]
+fn a_log_that_finds_no_file_descriptor_waits_for_one() {
+    const EMFILE: i32 = 24;
+    let world = World::new(44);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let none_left =
+        || world.inject(DiskFault { errno: Some(EMFILE), ..DiskFault::eio(DiskOp::Name, ".redo") });
+    none_left();
+    block_on(&env, logs.prepare_ahead()).expect_err("no file can be opened");
+    let refused = log.admit(1000).expect_err("it would wait for ever");
+    assert!(matches!(refused, Refused::Full { want: Want::Descriptors, .. }), "{refused}");
+    // What was appended before waits.
+    let end = log.append(TenantId(1), CommitNo(1), b"one");
+    (0..2).for_each(|_| none_left());
+    block_on(&env, async {
+        let (waited, flushed) = futures_join(log.wait_durable(end), flusher.flush_once()).await;
+        assert!(waited.is_ok() && flushed.is_ok());
+    });
+    assert!(!logs.is_full() && log.admit(1000).is_ok() && log.failure().is_none());
 }
