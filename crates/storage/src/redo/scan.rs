@@ -254,25 +254,29 @@ impl LogReader {
             u32::try_from(files.len() - 1).expect("a directory's files are few")
         };
         let (mut offset, mut last_group) = (SEGMENT_HEADER_LEN, None);
-        'segment: loop {
-            // Read before the index is borrowed: others read it meanwhile.
-            bytes.at(offset)?;
-            let mut found = index.add();
-            loop {
-                let Some(here) = bytes.in_memory(offset) else { break };
-                let Some(header) = read_group(here, id) else { break 'segment };
-                self.expect_next(&path, offset, header)?;
-                let len = header.len_on_disk();
-                let place = GroupPlace { file: number, len: len as u32, offset, id };
-                let group = &here[..GROUP_HEADER_LEN + header.records_len];
-                self.read_records(group, place, segment, &mut found)?;
-                last_group = Some(offset);
-                offset += len as u64;
+        loop {
+            'groups: loop {
+                // Read before the index is borrowed: others read it meanwhile.
+                bytes.at(offset)?;
+                let mut found = index.add();
+                loop {
+                    let Some(here) = bytes.in_memory(offset) else { break };
+                    let Some(header) = read_group(here, id) else { break 'groups };
+                    self.expect_next(&path, offset, header)?;
+                    let len = header.len_on_disk();
+                    let place = GroupPlace { file: number, len: len as u32, offset, id };
+                    let group = &here[..GROUP_HEADER_LEN + header.records_len];
+                    self.read_records(group, place, segment, &mut found)?;
+                    last_group = Some(offset);
+                    offset += len as u64;
+                }
             }
-        }
-        let blocks = (len - offset) / BLOCK_LEN as u64;
-        for block in 1..blocks {
-            if read_group(bytes.at(offset + block * BLOCK_LEN as u64)?, id).is_some() {
+            if !bytes.has_group_behind(offset, id)? {
+                break;
+            }
+            // A log that is being written may have passed the reader. Then the group here is whole by now.
+            bytes.forget();
+            if read_group(bytes.at(offset)?, id).is_none() {
                 return Err(hole(&path, offset));
             }
         }
@@ -396,6 +400,21 @@ impl SegmentBytes<'_> {
         (bytes.len() as u64 >= wanted).then_some(bytes)
     }
 
+    /// Whether a whole group begins in a block behind the one at `offset`.
+    fn has_group_behind(&mut self, offset: u64, id: SegmentId) -> Result<bool, RedoError> {
+        for block in 1..(self.len - offset) / BLOCK_LEN as u64 {
+            if read_group(self.at(offset + block * BLOCK_LEN as u64)?, id).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Has what is read next come from the file.
+    fn forget(&mut self) {
+        self.window.clear();
+    }
+
     /// The bytes from `offset` on: a group's, or as many as the segment has.
     fn at(&mut self, offset: u64) -> Result<&[u8], RedoError> {
         if self.in_memory(offset).is_none() {
@@ -411,5 +430,81 @@ impl SegmentBytes<'_> {
             read.map_err(RedoError::io(self.path, "reading a segment"))?;
         }
         Ok(self.in_memory(offset).expect("just read"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::RawFd;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use env::FileOps;
+
+    use super::super::format::{PAYLOAD_LEN_MAX, RecordHeader, seal_group, write_record_header};
+    use super::*;
+
+    /// A segment of which the first read finds the beginning written, and each later one all of it.
+    struct Growing {
+        bytes: Vec<u8>,
+        written: AtomicUsize,
+    }
+
+    impl FileOps for Growing {
+        fn raw_fd(&self) -> Option<RawFd> {
+            None
+        }
+        fn read_some_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+            let written = self.written.swap(self.bytes.len(), Ordering::Relaxed);
+            buf.fill(0);
+            let there = self.bytes[..written].get(offset as usize..).unwrap_or_default();
+            let len = there.len().min(buf.len());
+            buf[..len].copy_from_slice(&there[..len]);
+            Ok(buf.len().min(self.bytes.len() - offset as usize))
+        }
+        fn write_some_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn allocate(&self, _: u64, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+        fn is_direct(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_written_while_it_is_read_has_no_hole() {
+        const GROUPS: u64 = 8;
+        let id = SegmentId { log: 7, number: 0 };
+        let mut bytes = vec![0; SEGMENT_HEADER_LEN as usize];
+        for sequence in 0..GROUPS {
+            let mut group = vec![0; GROUP_LEN_MAX];
+            let (kind, tenant) = (RecordKind::Whole, TenantId(1));
+            let record = RecordHeader { kind, len: PAYLOAD_LEN_MAX, tenant, number: sequence + 1 };
+            write_record_header(&mut group[GROUP_HEADER_LEN..], record);
+            let records_len = GROUP_LEN_MAX - GROUP_HEADER_LEN;
+            let header = GroupHeader { sequence, start: Lsn(sequence * records_len as u64), records_len };
+            seal_group(&mut group, header, id);
+            bytes.extend(group);
+        }
+        bytes.resize(bytes.len() + WINDOW_LEN, 0);
+        let part_of_the_fourth = SEGMENT_HEADER_LEN as usize + 3 * GROUP_LEN_MAX + 5 * BLOCK_LEN;
+        let file = File::new(Arc::new(Growing { bytes, written: AtomicUsize::new(part_of_the_fourth) }));
+        let path = PathBuf::from("00000000.redo");
+        let mut segment = ScannedSegment { path, file, first_sequence: 0, pins: FxHashMap::default() };
+        let index = RedoIndex::default();
+        LogReader::default().read_segment(id, &mut segment, &index).expect("all of it is whole");
+        assert_eq!(index.last_commit(TenantId(1)), Some(CommitNo(GROUPS)));
+        assert_eq!(segment.pins[&TenantId(1)], CommitNo(GROUPS));
     }
 }
