@@ -58,6 +58,7 @@ impl fmt::Display for Failure {
             Failure::NoSuchVolume(name) => {
                 write!(f, "the tenant is on volume \"{name}\": give --volume {name}=DIR")
             }
+            Failure::Repair(error @ RepairError::InDoubt(_)) => error.fmt(f),
             Failure::Repair(error) => write!(f, "nothing was changed: {error}"),
             Failure::Damaged(defects) => write!(f, "{defects} more object(s) of the tenant are damaged"),
         }

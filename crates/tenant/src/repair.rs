@@ -15,7 +15,7 @@ use base::{CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, 
 use env::Env;
 use rustc_hash::FxHashSet;
 use storage::redo::{RedoError, RedoIndex};
-use storage::{PageFault, WritePages};
+use storage::{FileError, PageFault, WritePages};
 
 use crate::catalog::{Catalog, Index, Table};
 use crate::ddl::Behavior;
@@ -52,7 +52,7 @@ pub struct DroppedIndex {
     pub also_dropped: Vec<String>,
 }
 
-/// Why a repair changed nothing.
+/// Why a repair failed. It changed nothing, but for [`RepairError::InDoubt`].
 #[derive(Debug)]
 pub enum RepairError {
     /// The catalog or the way to the pages is damaged, or a table that the redo log changes.
@@ -60,6 +60,8 @@ pub enum RepairError {
     Log(RedoError),
     /// No such index, a primary key, or foreign keys need it.
     Refused(SqlError),
+    /// The disk failed while the new root was put in place of the old one: the tenant is as it was, or repaired. A check tells which.
+    InDoubt(FileError),
 }
 
 impl fmt::Display for RepairError {
@@ -70,6 +72,9 @@ impl fmt::Display for RepairError {
             RepairError::Refused(error) => {
                 f.write_str(error.message())?;
                 error.detail().map_or(Ok(()), |detail| write!(f, ": {}", detail.replace('\n', "; ")))
+            }
+            RepairError::InDoubt(error) => {
+                write!(f, "the tenant is repaired or as it was, `rowhouse verify` tells which: {error}")
             }
         }
     }
@@ -102,7 +107,7 @@ impl RedoSink for NoLog {
 
 /// Drops `indexes` (`schema.index`, spelled exactly) of the tenant in the data file at `path`, gives back pages that no
 /// tree owns, and writes a new root that also holds all of `redo`. Blocks. After `Ok` it survives power loss; after `Err`
-/// nothing has changed.
+/// nothing has changed, but for [`RepairError::InDoubt`].
 ///
 /// An index that enforces a unique constraint takes the constraint with it. Foreign keys that need it are an error, or go
 /// too with [`Behavior::Cascade`].
@@ -114,39 +119,51 @@ pub fn repair(
     indexes: &[String],
     behavior: Behavior,
 ) -> Result<Repaired, RepairError> {
-    env::block_on(env, async {
-        let mut tenant = Tenant::open_root(env, path, id).await?;
-        tenant.collect_orphans();
-        let mut gone: Vec<TreeState> = Vec::new();
-        for name in indexes {
-            // An index made since the root is in no page yet.
-            if let Ok((table, index)) = find(&tenant.catalog, name) {
-                refuse_primary(name, &table, &index)?;
-                tenant.given_up.insert(index.tree);
-                gone.extend(tenant.trees.remove(index.tree));
-            }
-        }
-        tenant.replay(redo).await?;
-        let mut repaired = Repaired::default();
-        for name in indexes {
-            let (table, index) = find(&tenant.catalog, name)?;
+    env::block_on(env, Box::pin(repair_file(env, path, id, redo, indexes, behavior)))
+}
+
+async fn repair_file(
+    env: &Env,
+    path: &Path,
+    id: TenantId,
+    redo: &RedoIndex,
+    indexes: &[String],
+    behavior: Behavior,
+) -> Result<Repaired, RepairError> {
+    let mut tenant = Tenant::open_root(env, path, id).await?;
+    tenant.collect_orphans();
+    let mut gone: Vec<TreeState> = Vec::new();
+    for name in indexes {
+        // An index made since the root is in no page yet.
+        if let Ok((table, index)) = find(&tenant.catalog, name) {
             refuse_primary(name, &table, &index)?;
-            let also_dropped = tenant.drop_damaged(&table, &index, behavior).await?;
-            repaired.dropped.push(DroppedIndex {
-                name: name.clone(),
-                table: qualified(&tenant.catalog, table.schema, &table.name),
-                constraint: index.constraint.is_some(),
-                also_dropped,
-            });
+            tenant.given_up.insert(index.tree);
+            gone.extend(tenant.trees.remove(index.tree));
         }
-        tenant.release_unowned(&gone, &mut repaired);
-        let mut checkpoint = tenant.begin_checkpoint()?;
-        let written = checkpoint.run().await;
-        tenant.finish_checkpoint(checkpoint);
-        written.map_err(OpenError::from)?;
-        repaired.commit = tenant.committed();
-        Ok(repaired)
-    })
+    }
+    tenant.replay(redo).await?;
+    let mut repaired = Repaired::default();
+    for name in indexes {
+        let (table, index) = find(&tenant.catalog, name)?;
+        refuse_primary(name, &table, &index)?;
+        let also_dropped = tenant.drop_damaged(&table, &index, behavior).await?;
+        repaired.dropped.push(DroppedIndex {
+            name: name.clone(),
+            table: qualified(&tenant.catalog, table.schema, &table.name),
+            constraint: index.constraint.is_some(),
+            also_dropped,
+        });
+    }
+    tenant.release_unowned(&gone, &mut repaired);
+    let mut checkpoint = tenant.begin_checkpoint()?;
+    let written = match checkpoint.write().await {
+        Ok(()) => checkpoint.publish().await.map(drop).map_err(RepairError::InDoubt),
+        Err(error) => Err(OpenError::from(error).into()),
+    };
+    tenant.finish_checkpoint(checkpoint);
+    written?;
+    repaired.commit = tenant.committed();
+    Ok(repaired)
 }
 
 /// A relation's name as an operator types it.

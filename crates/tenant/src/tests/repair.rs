@@ -255,3 +255,36 @@ fn a_unique_constraint_goes_with_its_index_and_foreign_keys_only_if_told_so() {
         assert!(parent.indexes.len() == 1 && parent.referenced_by.is_empty());
     });
 }
+
+#[test]
+fn a_repair_that_fails_says_whether_it_changed_anything() {
+    let world = World::new(12);
+    worn(&world, 5);
+    let env = world.env();
+    let before = bytes_of(&env);
+    let check = || verify(&env, Path::new(DATA), TENANT, &mut |_, _| {}).unwrap();
+    let (root, entries) = (check().0.root, check().1.index_entries);
+    assert!(entries > 0);
+    let (mut unchanged, mut in_doubt) = (0, 0);
+    for after in 0.. {
+        world.inject(DiskFault { after, ..DiskFault::eio(DiskOp::Write, DATA) });
+        let outcome = repaired(&env, INDEX);
+        let has_failed = world.faults_struck() > 0;
+        world.mend_disk();
+        let (file, trees) = check();
+        assert!(file.is_clean() && trees.defects.is_empty(), "after {after}: {file:?} {trees:?}");
+        match outcome {
+            Ok(report) => {
+                assert!(!has_failed && trees.index_entries == 0 && file.root.commit == report.commit);
+                break;
+            }
+            Err(RepairError::InDoubt(_)) => in_doubt += 1,
+            Err(error) => {
+                assert!(has_failed && (file.root, trees.index_entries) == (root.clone(), entries), "{error}");
+                unchanged += 1;
+            }
+        }
+        restore(&env, &before);
+    }
+    assert!(unchanged > 2 && in_doubt == 2, "{unchanged} {in_doubt}: one for each superblock");
+}
