@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use crate::PageBytes;
 use crate::superblock::{FREE_SET_PAGES_MAX, SUPERBLOCKS};
 use crate::version::Location;
-use crate::yield_now::yield_every;
+use crate::yield_now::{yield_every, yield_now};
 
 /// Slots that one page of the free set describes.
 pub(crate) const SLOTS_PER_SET_PAGE: u32 = PAGE_SIZE as u32 * 8;
@@ -351,22 +351,32 @@ impl Slots {
         for gone in self.free_set.iter().skip(kept) {
             assert!(used.remove(gone.slot.0), "a page of the set is in use");
         }
-        // Placing a page of the set changes the set, perhaps in another of its pages; each is placed once at most.
+        // Placing a page of the set changes the set, perhaps in another of its pages; each is placed once at most. So it is gone through again
+        // until there is nothing to place.
         let mut pages: Vec<(usize, SlotNo)> = Vec::new();
+        let (mut is_placed, mut next) = (Vec::new(), 0);
         loop {
             let len = self.count.div_ceil(SLOTS_PER_SET_PAGE) as usize;
-            let unplaced = |i: &usize| pages.iter().all(|(index, _)| index != i);
+            is_placed.resize(len, false);
             let changed = |i: &usize| match self.free_set.get(*i) {
                 None => true,
                 Some(old) => old.slot.0 >= self.count || used.set_page(*i).ne(self.durable.set_page(*i)),
             };
-            let Some(index) = (0..len).find(|i| unplaced(i) && changed(i)) else { break };
+            let Some(index) = (next..len).find(|i| !is_placed[*i] && changed(i)) else {
+                if next == 0 {
+                    break;
+                }
+                next = 0;
+                yield_now().await;
+                continue;
+            };
             let slot = self.allocate()?;
             assert!(used.insert(slot.0));
             if let Some(old) = self.free_set.get(index) {
                 assert!(used.remove(old.slot.0));
             }
             pages.push((index, slot));
+            (is_placed[index], next) = (true, index + 1);
         }
         assert!(pages.len() <= kept || self.free_set.len() <= kept, "a trim leaves room for the set's pages");
         Ok(NextFreeSet { used, count: self.count, pages })
@@ -539,6 +549,32 @@ mod tests {
         assert!(slots.count() < long);
         slots.abandon();
         assert_eq!(slots.count(), long, "the durable root reaches as far");
+    }
+
+    #[test]
+    fn each_page_of_a_large_free_set_is_placed_once() {
+        let mut slots = fresh(SLOTS_MAX - 2 * SLOTS_PER_SET_PAGE);
+        // One slot in each page of the set, and its neighbour afterwards.
+        let place = |slots: &mut Slots, at: u32| {
+            let each = (at..slots.count()).step_by(SLOTS_PER_SET_PAGE as usize);
+            let taken: Vec<SlotNo> = each
+                .map(|slot| {
+                    slots.cursor = slot;
+                    slots.allocate().expect("room")
+                })
+                .collect();
+            slots.cursor = SUPERBLOCKS;
+            taken
+        };
+        let first = place(&mut slots, 1000);
+        root(&mut slots);
+        place(&mut slots, 1001);
+        note(&mut slots, first.clone(), first);
+        let next = block_on(slots.plan_free_set()).expect("room");
+        assert_eq!(next.pages.len(), FREE_SET_PAGES_MAX - 2, "each has changed");
+        slots.abandon();
+        root(&mut slots);
+        assert_eq!(slots.used_by_durable_root(), FREE_SET_PAGES_MAX as u64, "superblocks and the set itself");
     }
 
     #[test]
