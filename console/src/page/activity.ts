@@ -2,10 +2,20 @@
 import { ApiError } from "../api/client";
 import type { StatementOrder, TenantSession } from "../api/types";
 import { h, type Disposal } from "../dom";
-import { count, instant, millis, NONE, seconds } from "../format";
+import { count, instant, millis, NONE, seconds, whole } from "../format";
 import { client, isAdministrator, ran } from "../store";
 import { toast } from "../toast";
-import { button, loaded, panel, table } from "./parts";
+import { button, loaded, panel, table, type TableColumn } from "./parts";
+
+/** Rows of which there may be thousands, drawn anew every two seconds: with all of them a browser would stand still. */
+const ROWS_MAX = 500;
+
+/** A table of the first rows, and how many there are. */
+function tableOfFirst<T>(label: string, columns: readonly TableColumn<T>[], rows: readonly T[], empty: string): HTMLElement {
+  const first = table(label, columns, rows.slice(0, ROWS_MAX), empty);
+  if (rows.length <= ROWS_MAX) return first;
+  return h("div", null, first, h("p", { class: "panel-note" }, `The first ${whole(ROWS_MAX)} of ${whole(rows.length)}.`));
+}
 
 export function activity(
   name: string,
@@ -47,7 +57,7 @@ function runningPanel(name: string, disposal: Disposal): HTMLElement {
     (rows) => {
       const now = Date.now();
       const since = (at: number | null): string => (at === null ? NONE : seconds(Math.max(0, Math.round((now - at) / 1000))));
-      return table<TenantSession>(
+      return tableOfFirst<TenantSession>(
         "Sessions",
         [
           { head: "Session", figure: true, cell: (row) => String(row.pid) },
@@ -169,7 +179,7 @@ function locksPanel(name: string, disposal: Disposal): HTMLElement {
     2000,
     async () => (await client.locks(name)).rows,
     (rows) =>
-      table(
+      tableOfFirst(
         "Locks",
         [
           { head: "Session", figure: true, cell: (row) => String(row.pid) },
