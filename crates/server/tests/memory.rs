@@ -11,11 +11,16 @@ use support::{Client, TestServer, tcp};
 
 /// A figure of a tenant in `/metrics`.
 fn metric(server: &TestServer, what: &str, tenant: &str) -> f64 {
+    metric_of(server, what, tenant, "")
+}
+
+/// As [`metric`], with further labels.
+fn metric_of(server: &TestServer, what: &str, tenant: &str, labels: &str) -> f64 {
     let mut stream = tcp(server.running().admin_address().expect("listening"));
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    let name = format!("rowhouse_tenant_{what}_total{{tenant=\"{tenant}\"}} ");
+    let name = format!("rowhouse_tenant_{what}_total{{tenant=\"{tenant}\"{labels}}} ");
     let value = text.lines().find_map(|line| line.strip_prefix(&name));
     value.unwrap_or_else(|| panic!("{name}: {text}")).trim().parse().expect("a number")
 }
@@ -81,4 +86,24 @@ fn a_promise_of_memory_is_metered_and_kept_beside_a_neighbour() {
             read(&mut other, at * 7 % 2000);
         }
     }
+}
+
+#[test]
+fn who_has_more_than_its_limit_and_no_turns_takes_none_of_the_servers() {
+    let server = TestServer::with(|config| {
+        config.workers = Some(1);
+        config.admin_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    });
+    let mut acme = tenant_with(&server, "acme", 400);
+    let mut admin = server.admin("rowhouse");
+    // The next poll of its tasks is paid for in a second.
+    admin.ok("ALTER TENANT acme SET (cpu_max = 0.001)");
+    acme.start_query("SELECT count(*) FROM t WHERE pad LIKE '%y%'");
+    std::thread::sleep(Duration::from_millis(100));
+    let waits = || metric_of(&server, "waits", "system", ",wait=\"runnable\"");
+    let before = waits();
+    admin.ok("ALTER TENANT acme SET (memory_max = '1MB')");
+    std::thread::sleep(Duration::from_millis(600));
+    let polls = waits() - before;
+    assert!(polls < 2_000.0, "the server's own tasks were polled {polls} times");
 }

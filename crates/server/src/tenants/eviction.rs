@@ -40,7 +40,9 @@ pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
         shared.memory.pressure(index).await;
         let round = evictor.round(&shared).await;
         shared.memory.wake_waiting();
-        if round.evicted > 0 || !round.is_whole || round.excess == ByteCount(0) {
+        // A tenant over its own limit whose turns do not come is looked at again and again, and not at once.
+        let is_done = round.excess == ByteCount(0) && (round.is_short || !round.has_late);
+        if round.evicted > 0 || !round.is_whole || is_done {
             dry_rounds = 0;
             shared.memory.note_dry(index, false);
             yield_now().await;

@@ -42,6 +42,8 @@ pub(super) struct Round {
     /// What is still to leave: of all tenants together, or of one that has more than its limit.
     pub(super) excess: ByteCount,
     pub(super) dirtiest: Option<(ByteCount, Arc<Home>)>,
+    /// Whether a visit did not get its turns: what of its tenant is still to leave is not known.
+    pub(super) has_late: bool,
 }
 
 impl Evictor {
@@ -83,7 +85,10 @@ impl Evictor {
             let mut own = (!is_short).then(VictimChoice::default);
             loop {
                 let choice = own.as_ref().unwrap_or(&self.choice).clone();
-                let Some(visit) = self.visit(home, choice, !is_short).await else { break };
+                let Some(visit) = self.visit(home, choice, !is_short).await else {
+                    round.has_late = true;
+                    break;
+                };
                 *own.as_mut().unwrap_or(&mut self.choice) = visit.choice;
                 round.evicted += visit.evicted;
                 round.visited += visit.visited;
