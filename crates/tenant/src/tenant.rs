@@ -161,7 +161,7 @@ impl OpenError {
         matches!(self, OpenError::File(error) if error.is_full_disk())
     }
 
-    /// What whoever wanted it open is told: 53100 or 58030 of a disk that has no space or fails, else XX001.
+    /// What whoever wanted it open is told: as [`state_of_file_error`] of a disk that has no space or fails, else XX001.
     pub fn state(&self) -> SqlState {
         match self {
             OpenError::File(
@@ -803,11 +803,12 @@ pub(crate) fn owned_trees(catalog: &Catalog) -> FxHashSet<TreeId> {
     trees
 }
 
-/// The SQLSTATE of a data file that cannot be used: XX001 for damage, 53100 for want of space, else 58030.
+/// The SQLSTATE of a data file that cannot be used: XX001 for damage, 53100 for want of space, 54000 of one at its largest size, else 58030.
 pub fn state_of_file_error(error: &FileError) -> SqlState {
     match error {
         FileError::Corrupt(_) => SqlState::DATA_CORRUPTED,
-        FileError::Full { .. } => SqlState::DISK_FULL,
+        // Others have space: nothing that is set aside for a full disk would help.
+        FileError::Full { .. } => SqlState::PROGRAM_LIMIT_EXCEEDED,
         error if error.is_full_disk() => SqlState::DISK_FULL,
         _ => SqlState::IO_ERROR,
     }

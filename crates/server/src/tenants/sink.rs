@@ -30,8 +30,9 @@ const PANIC_IN_COMMIT: &[u8] = b"<panic in this commit, in a debug build>";
 
 impl RedoSink for CountingSink<'_> {
     fn admit(&self, len: usize, demand: Demand) -> SqlResult<()> {
-        // On a full disk a tenant may make room for itself.
-        let stands = |refusal: &&SqlError| refusal.state() != SqlState::DISK_FULL || demand == Demand::Grows;
+        // On a full disk, or in a file at its largest size, a tenant may make room for itself.
+        let is_full = [SqlState::DISK_FULL, SqlState::PROGRAM_LIMIT_EXCEEDED];
+        let stands = |refusal: &&SqlError| !is_full.contains(&refusal.state()) || demand == Demand::Grows;
         if let Some(refusal) = self.refusal.filter(stands) {
             return Err(refusal.clone());
         }
@@ -76,5 +77,47 @@ impl RedoSink for CountingSink<'_> {
             && record.windows(PANIC_IN_COMMIT.len()).any(|part| part == PANIC_IN_COMMIT);
         assert!(!panics, "the client asked for a panic");
         lsn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use env::sim::World;
+    use storage::FileError;
+    use storage::redo::{LogDir, LogOptions};
+
+    use super::*;
+
+    #[test]
+    fn a_tenant_whose_file_takes_no_more_may_make_room_and_no_other_is_told_that_the_disk_is_full() {
+        let env = World::new(1).env();
+        let (dir, _) = LogDir::open(&env, Path::new("/log"), LogOptions::default()).unwrap();
+        let (writer, _flusher) = dir.writer();
+        let log = HomeLog::new(writer);
+        let reserve = || SpaceReserve::new(&env.disk, Path::new("/log"), ByteCount(1 << 20));
+        let reserves = [reserve(), reserve()];
+        let admitted = |refusal: &SqlError| {
+            [Demand::Grows, Demand::Shrinks].map(|demand| {
+                let sink = CountingSink {
+                    tenant: TenantId(16),
+                    log_volume: VolumeNo(0),
+                    log: &log,
+                    refusal: Some(refusal),
+                    reserves: &reserves,
+                    is_system: false,
+                    logged: &mut ByteCount(0),
+                    commits: 0,
+                };
+                sink.admit(100, demand).is_ok()
+            })
+        };
+        let largest = tenant::state_of_file_error(&FileError::Full { file: PathBuf::new() });
+        assert_ne!(largest, SqlState::DISK_FULL, "for that others give up what is set aside");
+        for state in [largest, SqlState::DISK_FULL] {
+            assert_eq!(admitted(&SqlError::new(state, "no more")), [false, true]);
+        }
+        assert_eq!(admitted(&SqlError::new(SqlState::IO_ERROR, "no more")), [false, false]);
     }
 }
