@@ -1,6 +1,5 @@
 //! Where each commit of each tenant is in the logs of earlier starts.
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -10,10 +9,11 @@ use base::{ByteCount, CommitNo, TenantId};
 use env::File;
 use rustc_hash::FxHashMap;
 
+use super::commits::Commits;
 use super::error::RedoError;
 use super::format::SegmentId;
 use super::records::TenantRecords;
-use crate::yield_now::yield_every;
+use crate::yield_now::yield_now;
 
 /// A group that the scan found whole.
 #[derive(Clone, Copy)]
@@ -36,24 +36,33 @@ pub(super) struct Extent {
 /// Where the bytes of a commit are.
 pub(super) enum Location {
     Whole(Extent),
-    /// In parts, in order; the last extent is the commit record itself, for reports.
-    Parts(Arc<[Extent]>, Extent),
+    Parts(Box<Parts>),
     /// Parts of it are in segments that were freed, so a root covers it; the extent is the commit record.
     PartsFreed(Extent),
+}
+const _: () = assert!(size_of::<Location>() <= 16, "a log has millions of commits");
+
+/// A commit in parts.
+pub(super) struct Parts {
+    /// In order.
+    pub(super) parts: Box<[Extent]>,
+    /// The commit record itself, for reports.
+    pub(super) record: Extent,
 }
 
 impl Location {
     pub(super) fn len(&self) -> u64 {
         match self {
             Location::Whole(extent) => extent.len.into(),
-            Location::Parts(parts, _) => parts.iter().map(|part| u64::from(part.len)).sum(),
+            Location::Parts(of) => of.parts.iter().map(|part| u64::from(part.len)).sum(),
             Location::PartsFreed(_) => 0,
         }
     }
 
     fn record(&self) -> Extent {
         match self {
-            Location::Whole(extent) | Location::Parts(_, extent) | Location::PartsFreed(extent) => *extent,
+            Location::Whole(extent) | Location::PartsFreed(extent) => *extent,
+            Location::Parts(of) => of.record,
         }
     }
 }
@@ -73,12 +82,12 @@ pub(super) struct Found {
     pub(super) groups: Vec<GroupPlace>,
     pub(super) tenants: FxHashMap<TenantId, TenantFound>,
     /// Of tenants whose roots cover all of theirs, to be freed bit by bit.
-    gone: Vec<BTreeMap<CommitNo, Location>>,
+    gone: Vec<Commits>,
 }
 
 #[derive(Default)]
 pub(super) struct TenantFound {
-    pub(super) commits: BTreeMap<CommitNo, Location>,
+    pub(super) commits: Commits,
     /// Bytes of their records.
     pub(super) len: ByteCount,
 }
@@ -191,7 +200,7 @@ impl RedoIndex {
     /// Waits for the record of a tenant's commit; false when the logs have been read and it is not there, or when parts of it are not.
     pub(super) async fn wait_for_commit(&self, tenant: TenantId, commit: CommitNo) -> bool {
         let is_whole = |found: &Found| {
-            let location = found.tenants.get(&tenant)?.commits.get(&commit)?;
+            let location = found.tenants.get(&tenant)?.commits.get(commit)?;
             Some(!matches!(location, Location::PartsFreed(_)))
         };
         self.wait_for(is_whole).await.unwrap_or(false)
@@ -200,8 +209,8 @@ impl RedoIndex {
     /// Forgets the commits of `tenant`, if its root covers all of them; [`RedoIndex::free_forgotten`] frees the memory.
     pub(super) fn release_through(&self, tenant: TenantId, commit: CommitNo) {
         let is_covered = |found: &Found| {
-            let last = found.tenants.get(&tenant).and_then(|of| of.commits.last_key_value());
-            last.is_some_and(|(last, _)| *last <= commit)
+            let last = found.tenants.get(&tenant).and_then(|of| of.commits.last());
+            last.is_some_and(|last| last <= commit)
         };
         if !is_covered(&self.found()) {
             return;
@@ -218,10 +227,8 @@ impl RedoIndex {
     pub(super) async fn free_forgotten(&self) {
         loop {
             let Some(mut commits) = self.add().gone.pop() else { return };
-            let mut freed = 0;
-            while commits.pop_first().is_some() {
-                freed += 1;
-                yield_every(freed).await;
+            while commits.free_some() {
+                yield_now().await;
             }
         }
     }
@@ -246,13 +253,12 @@ impl RedoIndex {
     /// Every tenant with a record, and its newest commit in the logs.
     pub fn tenants(&self) -> Vec<(TenantId, CommitNo)> {
         let found = self.found();
-        let newest = |of: &TenantFound| Some(*of.commits.last_key_value()?.0);
-        found.tenants.iter().filter_map(|(tenant, of)| Some((*tenant, newest(of)?))).collect()
+        found.tenants.iter().filter_map(|(tenant, of)| Some((*tenant, of.commits.last()?))).collect()
     }
 
     /// The newest commit of `tenant` in the logs.
     pub fn last_commit(&self, tenant: TenantId) -> Option<CommitNo> {
-        Some(*self.found().tenants.get(&tenant)?.commits.last_key_value()?.0)
+        self.found().tenants.get(&tenant)?.commits.last()
     }
 
     /// The commits of `tenant` that follow `after`, in order, for replay on a root that covers `after`. A missing one
@@ -261,10 +267,10 @@ impl RedoIndex {
         let mut expected = after.next();
         let found = self.found();
         if let Some(of) = found.tenants.get(&tenant) {
-            for (commit, location) in of.commits.range(expected..) {
-                if *commit != expected || matches!(location, Location::PartsFreed(_)) {
+            for (commit, location) in of.commits.since(expected) {
+                if commit != expected || matches!(location, Location::PartsFreed(_)) {
                     let (file, offset) = found.place(location.record());
-                    return Err(RedoError::Gap { tenant, missing: expected, next: *commit, file, offset });
+                    return Err(RedoError::Gap { tenant, missing: expected, next: commit, file, offset });
                 }
                 expected = expected.next();
             }

@@ -12,6 +12,7 @@
 //! then on nothing becomes durable in it, every waiter is told, and commits are refused before they change anything. A full
 //! disk is no such failure: see [`LogDir`].
 
+mod commits;
 mod durable;
 mod error;
 mod flusher;

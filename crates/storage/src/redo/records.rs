@@ -141,13 +141,13 @@ impl TenantRecords {
         self.files.extend_from_slice(&found.files[known..]);
         let Some(of) = found.tenants.get(&self.tenant) else { return };
         let mut len = 0;
-        for (commit, location) in of.commits.range(self.next..) {
+        for (commit, location) in of.commits.since(self.next) {
             let parts = match location {
                 Location::Whole(extent) => std::slice::from_ref(extent),
-                Location::Parts(parts, _) => parts,
+                Location::Parts(of) => &of.parts[..],
                 Location::PartsFreed(_) => return,
             };
-            if *commit != self.next {
+            if commit != self.next {
                 return;
             }
             for (i, extent) in parts.iter().enumerate().skip(self.parts_done) {
@@ -156,7 +156,7 @@ impl TenantRecords {
                 }
                 len += extent.len as usize;
                 let (ends, place) = (i + 1 == parts.len(), found.groups[extent.group as usize]);
-                self.pieces.push(Piece { commit: *commit, extent: *extent, place, ends });
+                self.pieces.push(Piece { commit, extent: *extent, place, ends });
                 self.parts_done += 1;
             }
             self.parts_done = 0;

@@ -18,7 +18,7 @@ use super::format::{
     GroupHeader, RECORD_HEADER_LEN, RecordKind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentId, SegmentUse,
     fragment_part, read_group, read_record, read_segment_header,
 };
-use super::index::{Extent, Found, FoundFile, GroupPlace, Location, RedoIndex};
+use super::index::{Extent, Found, FoundFile, GroupPlace, Location, Parts, RedoIndex};
 use super::segment;
 use crate::Corrupt;
 
@@ -339,7 +339,7 @@ impl LogReader {
             };
             let of_tenant = found.tenants.entry(header.tenant).or_default();
             of_tenant.len += ByteCount(location.len());
-            if of_tenant.commits.insert(header.commit(), location).is_some() {
+            if !of_tenant.commits.insert(header.commit(), location) {
                 return Err(damaged("commit is in the logs twice"));
             }
             let pinned = segment.pins.entry(header.tenant).or_default();
@@ -366,7 +366,8 @@ impl LogReader {
         let dense = parts.iter().map(|(part, _)| *part).eq(0..commit.parts);
         let len: u64 = parts.iter().map(|(_, part)| u64::from(part.len)).sum();
         if dense && len == commit.len {
-            Location::Parts(parts.into_iter().map(|(_, part)| part).collect(), record)
+            let parts = parts.into_iter().map(|(_, part)| part).collect();
+            Location::Parts(Box::new(Parts { parts, record }))
         } else {
             Location::PartsFreed(record)
         }
