@@ -8,7 +8,7 @@ pub(crate) fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
         return;
     }
     if extra_digits > 0 {
-        layout(&format!("{v:e}"), 15, out);
+        layout(&shortest_f64(v), 15, out);
     } else {
         let digits = (15 + extra_digits).max(1) as usize;
         layout(&strip(&format!("{v:.*e}", digits - 1)), digits as i32, out);
@@ -21,11 +21,59 @@ pub(crate) fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
         return;
     }
     if extra_digits > 0 {
-        layout(&format!("{v:e}"), 6, out);
+        layout(&shortest_f32(v), 6, out);
     } else {
         let digits = (6 + extra_digits).max(1) as usize;
         layout(&strip(&format!("{v:.*e}", digits - 1)), digits as i32, out);
     }
+}
+
+/// Where short digits may lie just between two numbers: from where all are whole on, as far as powers of five divide what lies between two.
+const BETWEEN_F64: std::ops::Range<f64> = 9e15..1e40;
+const BETWEEN_F32: std::ops::Range<f32> = 1.6e7..1e19;
+
+fn shortest_f64(v: f64) -> String {
+    let shortest = format!("{v:e}");
+    if v.to_bits() % 2 == 1 || !BETWEEN_F64.contains(&v.abs()) {
+        return shortest;
+    }
+    nearer(shortest, |text| text.parse() == Ok(v), |places| format!("{v:.places$e}"))
+}
+
+fn shortest_f32(v: f32) -> String {
+    let shortest = format!("{v:e}");
+    if v.to_bits() % 2 == 1 || !BETWEEN_F32.contains(&v.abs()) {
+        return shortest;
+    }
+    nearer(shortest, |text| text.parse() == Ok(v), |places| format!("{v:.places$e}"))
+}
+
+/// The shortest digits that are nearer to a number than to others. Those that lie just between two read back as the even one, so that Rust takes
+/// them, and PostgreSQL does not.
+fn nearer(
+    shortest: String,
+    reads_back: impl Fn(&str) -> bool,
+    with_places: impl Fn(usize) -> String,
+) -> String {
+    let is_nearer = |text: &str| nudged(text).iter().all(|text| reads_back(text));
+    if is_nearer(&shortest) {
+        return shortest;
+    }
+    let digits = shortest.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count();
+    (digits..17).map(with_places).find(|text| is_nearer(text)).unwrap_or(shortest)
+}
+
+/// Digits in scientific form a little away from zero, and a little towards it: by less than would matter to any number but one just between two.
+fn nudged(scientific: &str) -> [String; 2] {
+    let (mantissa, exponent) = scientific.split_once('e').expect("scientific form");
+    let sign = if mantissa.starts_with('-') { "-" } else { "" };
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let exponent = exponent.parse::<i32>().expect("an exponent") + 1 - digits.len() as i32;
+    let below = digits.parse::<u64>().expect("at most 17 digits") - 1;
+    [
+        format!("{sign}{digits}.{}1e{exponent}", "0".repeat(24)),
+        format!("{sign}{below}.{}e{exponent}", "9".repeat(25)),
+    ]
 }
 
 fn special(v: f64, out: &mut Vec<u8>) -> bool {
@@ -154,9 +202,32 @@ mod tests {
         ] {
             assert_eq!(d(v), want);
         }
-        let mut out = Vec::new();
-        write_f32(16777216.0, 1, &mut out);
-        assert_eq!(out, b"1.6777216e+07");
+        let f = |v: f32| {
+            let mut out = Vec::new();
+            write_f32(v, 1, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(f(16777216.0), "1.6777216e+07");
+        // What lies just between two numbers is neither's.
+        for (v, want) in [
+            (1e23, "9.999999999999999e+22"),
+            (-5e22, "-4.9999999999999996e+22"),
+            (7.6e22, "7.600000000000001e+22"),
+            (1.581875e20, "1.5818750000000002e+20"),
+            (2e22, "2e+22"),
+            (9.5e15, "9.5e+15"),
+        ] {
+            assert_eq!(d(v), want);
+        }
+        for (v, want) in [
+            (9e9, "8.999999e+09"),
+            (-3e10, "-3.0000001e+10"),
+            (5.312e11, "5.3120002e+11"),
+            (1.14e10, "1.1399999e+10"),
+            (1e10, "1e+10"),
+        ] {
+            assert_eq!(f(v), want);
+        }
         assert!(parse_f64("1e400").is_err());
         assert!(parse_f64("1e-400").is_err());
         assert!(parse_f64("x").is_err());
