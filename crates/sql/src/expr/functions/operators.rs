@@ -99,18 +99,21 @@ fn concat_text(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::Text(out))
 }
 
-/// A value's text as `||` and `concat` see it.
+/// A value's output, as `concat` and `format` see it.
 pub(super) fn shown(d: &Datum, ctx: &EvalCtx<'_>) -> String {
     types::to_text(d, d.natural_type(), ctx.stmt.format)
 }
 
-fn concat_any(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let cast = |d: &Datum| match d {
-        // A cast to text, unlike output, spells booleans out.
+/// A value cast to text: unlike output, that spells booleans out.
+pub(super) fn cast_to_text(d: &Datum, ctx: &EvalCtx<'_>) -> String {
+    match d {
         Datum::Bool(b) => b.to_string(),
         d => shown(d, ctx),
-    };
-    Ok(Datum::text(cast(&args[0]) + &cast(&args[1])))
+    }
+}
+
+fn concat_any(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(Datum::text(cast_to_text(&args[0], ctx) + &cast_to_text(&args[1], ctx)))
 }
 
 fn concat_bytes(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {

@@ -4,7 +4,7 @@ use base::{SqlError, SqlState};
 use rustc_hash::FxHashSet;
 use types::{Datum, ElementType, quote_ident};
 
-use super::operators::shown;
+use super::operators::{cast_to_text, shown};
 use super::*;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
@@ -63,11 +63,12 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("format", &[TEXT, ArgType::Any], TEXT, format).stable().takes_null().variadic(),
     FunctionDef::new("quote_ident", &[TEXT], TEXT, |a, _| Ok(Datum::text(quote_ident(text(&a[0])?)))),
     FunctionDef::new("quote_literal", &[ArgType::Any], TEXT, |a, c| {
-        Ok(Datum::text(quote_literal(&shown(&a[0], c), c)?))
+        Ok(Datum::text(quote_literal(&cast_to_text(&a[0], c), c)?))
     })
     .stable(),
     FunctionDef::new("quote_nullable", &[ArgType::Any], TEXT, |a, c| {
-        Ok(Datum::text(if a[0].is_null() { "NULL".to_owned() } else { quote_literal(&shown(&a[0], c), c)? }))
+        let quoted = if a[0].is_null() { None } else { Some(quote_literal(&cast_to_text(&a[0], c), c)?) };
+        Ok(Datum::text(quoted.as_deref().unwrap_or("NULL")))
     })
     .stable()
     .takes_null(),
