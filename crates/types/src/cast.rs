@@ -214,11 +214,14 @@ fn convert(
         }
         (Datum::Int4(v), PgType::Bool) => Datum::Bool(v != 0),
         (Datum::Bool(b), PgType::Int4) => Datum::Int4(i32::from(b)),
-        (Datum::Bool(b), _) if to.is_string() => Datum::text(if b { "true" } else { "false" }),
+        // To a name by its output, which is a letter.
+        (Datum::Bool(b), _) if to.is_string() && to != PgType::Name => {
+            Datum::text(if b { "true" } else { "false" })
+        }
         (Datum::Oid(v), _) if to.is_oid() => Datum::Oid(v),
         (d, _) if from.is_integer() && to.is_oid() => {
             let v = d.as_i64().expect("an integer");
-            let v = if from == PgType::Int4 { i64::from(v as u32) } else { v };
+            let v = if from == PgType::Int8 { v } else { i64::from(v as u32) };
             Datum::Oid(
                 u32::try_from(v)
                     .map_err(|_| SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range"))?,
