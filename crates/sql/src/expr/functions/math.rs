@@ -220,8 +220,8 @@ fn floor(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 
 fn places(args: &[Datum]) -> EvalResult<i32> {
     Ok(match args.get(1) {
-        // As PostgreSQL limits them.
-        Some(d) => int(d)?.clamp(-2000, 2000) as i32,
+        // As PostgreSQL limits them: to the digits that there can be, and one for what is rounded up.
+        Some(d) => int(d)?.clamp(-131_073, 16_383) as i32,
         None => 0,
     })
 }
