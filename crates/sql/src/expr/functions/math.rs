@@ -128,11 +128,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = join![
         FunctionDef::new("atan2", &[FLOAT8, FLOAT8], FLOAT8, |a, _| {
             Ok(Datum::Float8(float(&a[0])?.atan2(float(&a[1])?)))
         }),
-        FunctionDef::new("radians", &[FLOAT8], FLOAT8, |a, _| trig(a, f64::to_radians)),
-        FunctionDef::new("degrees", &[FLOAT8], FLOAT8, |a, _| {
-            let angle = float(&a[0])?;
-            checked(angle.to_degrees(), angle.is_finite())
-        }),
+        FunctionDef::new("radians", &[FLOAT8], FLOAT8, |a, _| Ok(arith::mul(&a[0], &RADIANS_PER_DEGREE)?)),
+        FunctionDef::new("degrees", &[FLOAT8], FLOAT8, |a, _| Ok(arith::div(&a[0], &RADIANS_PER_DEGREE)?)),
         FunctionDef::new("pi", &[], FLOAT8, |_, _| Ok(Datum::Float8(std::f64::consts::PI))),
         FunctionDef::new("random", &[], FLOAT8, random).volatile(),
         FunctionDef::new("scale", &[NUMERIC], INT4, |a, _| Ok(match numeric(&a[0])? {
@@ -162,6 +159,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = join![
         FunctionDef::new("factorial", &[INT8], NUMERIC, factorial),
     ],
 ];
+
+const RADIANS_PER_DEGREE: Datum = Datum::Float8(std::f64::consts::PI / 180.0);
 
 /// Both as doubles if one of them is a float4.
 fn widened(args: &[Datum]) -> Option<(Datum, Datum)> {
