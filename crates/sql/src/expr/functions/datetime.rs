@@ -245,7 +245,8 @@ fn displacement(d: &Datum) -> EvalResult<i64> {
         let message = format!("interval time zone \"{shown}\" must not include months or days");
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
     }
-    Ok(span.micros)
+    // Zones are whole seconds off.
+    Ok(span.micros / datetime::SECOND_MICROS * datetime::SECOND_MICROS)
 }
 
 /// A moment so much later, `None` being more than there can be; the infinities stay.
