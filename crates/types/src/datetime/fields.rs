@@ -37,8 +37,12 @@ impl Field {
     pub fn parse(name: &str) -> Option<Field> {
         let lower = name.to_ascii_lowercase();
         Some(match lower.as_str() {
-            "microsecond" | "microseconds" | "us" | "usec" | "usecs" => Field::Microseconds,
-            "millisecond" | "milliseconds" | "ms" | "msec" | "msecs" => Field::Milliseconds,
+            "microsecond" | "microseconds" | "us" | "usec" | "usecs" | "usecond" | "useconds" => {
+                Field::Microseconds
+            }
+            "millisecond" | "milliseconds" | "ms" | "msec" | "msecs" | "msecond" | "mseconds" => {
+                Field::Milliseconds
+            }
             "second" | "seconds" | "sec" | "secs" | "s" => Field::Second,
             "minute" | "minutes" | "min" | "mins" | "m" => Field::Minute,
             "hour" | "hours" | "hr" | "hrs" | "h" => Field::Hour,
@@ -54,7 +58,7 @@ impl Field {
             "isodow" => Field::Isodow,
             "doy" => Field::Doy,
             "isoyear" => Field::Isoyear,
-            "julian" | "jd" => Field::Julian,
+            "julian" | "jd" | "j" => Field::Julian,
             "epoch" => Field::Epoch,
             "timezone" => Field::Timezone,
             "timezone_h" | "timezone_hour" => Field::TimezoneHour,
