@@ -192,11 +192,12 @@ impl<'a> Reader<'a> {
             )
             .with_detail(format!("Value must be in the range {} to {}.", i32::MIN, i32::MAX))
         })?;
+        let len = self.at - start;
         if affixes.ordinal.is_some() {
             self.pass();
             self.pass();
         }
-        Ok((value, self.at - start))
+        Ok((value, len))
     }
 
     /// The place of the first of `words` that the text goes on with.
