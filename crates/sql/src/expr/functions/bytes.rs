@@ -46,6 +46,7 @@ fn overlay(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if from <= 0 {
         return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed").into());
     }
+    super::string::overlay_end(from, length)?;
     ctx.room(2 * value.len() + with.len())?;
     let place = |at: i64| usize::try_from(at).unwrap_or(0).min(value.len());
     Ok(Datum::Bytea([&value[..place(from - 1)], with, &value[place(from - 1 + length)..]].concat().into()))

@@ -213,9 +213,18 @@ fn overlay(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if from <= 0 {
         return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed").into());
     }
+    overlay_end(from, length)?;
     let head: String = value.chars().take(from as usize - 1).collect();
     let tail: String = value.chars().skip((from - 1 + length).max(0) as usize).collect();
     Ok(Datum::text(head + with + &tail))
+}
+
+/// Looks whether the place behind what is overlaid is an integer.
+pub(super) fn overlay_end(from: i64, length: i64) -> EvalResult<()> {
+    match i32::try_from(from + length) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range").into()),
+    }
 }
 
 fn strpos(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
