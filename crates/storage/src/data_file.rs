@@ -379,7 +379,8 @@ async fn read_node(reader: &FileReader, at: NodeAt, slot_count: u32) -> Result<N
     Ok(NodeRead { at, pointers })
 }
 
-/// Reads all map nodes, a level at a time from the root, then puts them together from the leaves. Says which pages there are.
+/// Reads all map nodes, a level at a time from the root, then puts them together from the leaves, which are made as they are read: most of
+/// the map is in them. Says which pages there are.
 async fn read_map(
     reader: &FileReader,
     superblock: &Superblock,
@@ -390,31 +391,33 @@ async fn read_map(
     let (tenant, height) = (superblock.tenant, superblock.map_height);
     let identity = NodeIdentity { tenant, height, first_page: PageNo(0) };
     let mut wanted = vec![NodeAt { pointer: Pointer { location, born: superblock.epoch }, identity }];
+    let slot_count = superblock.slot_count;
+    let read = |wanted: Vec<NodeAt>| {
+        stream::iter(wanted).map(move |at| read_node(reader, at, slot_count)).buffered(OPEN_READS_MAX)
+    };
     let mut levels: Vec<Vec<NodeRead>> = Vec::new();
-    for height in (0..=height).rev() {
-        let level: Vec<NodeRead> = stream::iter(wanted)
-            .map(|at| read_node(reader, at, superblock.slot_count))
-            .buffered(OPEN_READS_MAX)
-            .try_collect()
-            .await?;
-        wanted = match height {
-            0 => Vec::new(),
-            _ => level.iter().flat_map(|node| children_of(node, tenant, height)).collect(),
-        };
+    for height in (1..=height).rev() {
+        let level: Vec<NodeRead> = read(wanted).try_collect().await?;
+        wanted = level.iter().flat_map(|node| children_of(node, tenant, height)).collect();
         levels.push(level);
     }
-    let mut below: Vec<Link> = Vec::new();
+    let mut below: Vec<Link> = Vec::with_capacity(wanted.len());
+    let mut leaves = read(wanted);
+    while let Some(node) = leaves.try_next().await? {
+        // They come in the order of their pages.
+        let first = node.at.identity.first_page.0;
+        node.pointers.iter().for_each(|(index, _)| numbers.note(PageNo(first + *index as u32)));
+        below.push(assemble(node, &mut std::iter::empty(), shared));
+        if below.len() % NODES_A_TURN == 0 {
+            yield_now().await;
+        }
+    }
+    drop(leaves);
     for level in levels.into_iter().rev() {
         let mut kids = std::mem::take(&mut below).into_iter();
         for (i, node) in level.into_iter().enumerate() {
             if i % NODES_A_TURN == NODES_A_TURN - 1 {
                 yield_now().await;
-            }
-            let NodeIdentity { height, first_page, .. } = node.at.identity;
-            if height == 0 {
-                // A level is in the order of its pages.
-                let pages = node.pointers.iter().map(|(index, _)| PageNo(first_page.0 + *index as u32));
-                pages.for_each(|no| numbers.note(no));
             }
             below.push(assemble(node, &mut kids, shared));
         }
