@@ -13,7 +13,7 @@ use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{
-    Expr, JoinType, LogicalPlan, LogicalPlanBuilder, ScalarUDF, SkipType, Subquery,
+    Aggregate, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, ScalarUDF, SkipType, Subquery,
 };
 use rustc_hash::FxHashSet;
 use sql::expr::{
@@ -476,12 +476,15 @@ impl SubqueryBinder for Binder<'_> {
 pub(crate) fn groups_of_nothing(plan: &LogicalPlan) -> usize {
     let mut found = 0;
     let walked = plan.apply(|node| {
-        if let LogicalPlan::Aggregate(node) = node {
-            found += usize::from(matches!(&node.group_expr[..], [] | [Expr::GroupingSet(_)]));
-        }
+        found += usize::from(matches!(node, LogicalPlan::Aggregate(node) if has_group_of_nothing(node)));
         Ok(TreeNodeRecursion::Continue)
     });
     walked.map_or(usize::MAX, |_| found)
+}
+
+/// Whether an aggregation has a row for no rows.
+pub(crate) fn has_group_of_nothing(node: &Aggregate) -> bool {
+    matches!(&node.group_expr[..], [] | [Expr::GroupingSet(_)])
 }
 
 /// Whether conditions on outer columns must be fulfilled where they stand. A join in the subquery's place has them at its top,

@@ -2,6 +2,8 @@
 //!
 //! `SELECT … FROM (SELECT … WHERE a <> 0) q WHERE 10 / a > 2`: DataFusion makes one filter of both and asks the outer condition first, of all rows. What may fail
 //! stays above what it met.
+//!
+//! And a condition without columns, as `n <> NULL` is, would go below an aggregation without groups, which then counts no rows and still gives one: so it stays above that.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::arithmetic::Arithmetic;
+use crate::binder::has_group_of_nothing;
 use crate::fixed_filter::FixedFilter;
 use crate::row_function::RowFunction;
 
@@ -41,6 +44,10 @@ impl OptimizerRule for InnerFirst {
         self.0.apply_order()
     }
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let plan = match above_aggregation(plan)? {
+            (plan, None) => plan,
+            (plan, Some(condition)) => return Ok(Transformed::yes(FixedFilter::plan(condition, plan))),
+        };
         let LogicalPlan::Filter(filter) = plan else { return self.0.rewrite(plan, config) };
         if !matches!(&*filter.input, LogicalPlan::Filter(_)) {
             return self.0.rewrite(LogicalPlan::Filter(filter), config);
@@ -55,6 +62,33 @@ impl OptimizerRule for InnerFirst {
             None => Arc::unwrap_or_clone(filter.input),
         };
         Ok(Transformed::yes(FixedFilter::plan(later, input)))
+    }
+}
+
+/// Takes the conditions without columns out of filters right above an aggregation that has a row for no rows.
+fn above_aggregation(plan: LogicalPlan) -> Result<(LogicalPlan, Option<Expr>)> {
+    let mut below = &plan;
+    while let LogicalPlan::Filter(filter) = below {
+        below = &filter.input;
+    }
+    if !matches!(below, LogicalPlan::Aggregate(node) if has_group_of_nothing(node)) {
+        return Ok((plan, None));
+    }
+    let mut taken = Vec::new();
+    let plan = without_constants(plan, &mut taken)?;
+    Ok((plan, conjunction(taken)))
+}
+
+fn without_constants(plan: LogicalPlan, taken: &mut Vec<Expr>) -> Result<LogicalPlan> {
+    let LogicalPlan::Filter(filter) = plan else { return Ok(plan) };
+    let conditions = split_conjunction_owned(filter.predicate);
+    let is_constant = |condition: &Expr| !condition.any_column_refs() && !condition.contains_outer();
+    let (constant, others): (Vec<_>, Vec<_>) = conditions.into_iter().partition(is_constant);
+    taken.extend(constant);
+    let input = without_constants(Arc::unwrap_or_clone(filter.input), taken)?;
+    match conjunction(others) {
+        Some(others) => Ok(LogicalPlan::Filter(Filter::try_new(others, Arc::new(input))?)),
+        None => Ok(input),
     }
 }
 

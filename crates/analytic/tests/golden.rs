@@ -558,3 +558,21 @@ fn a_key_of_distinct_on_may_be_written_twice() {
     let sql = format!("select distinct on (a, b) a, b {rows} order by a, a, b desc");
     assert_eq!(sample.text(&sql).as_deref(), Ok("1|2\n1|1\n2|3\n"));
 }
+
+#[test]
+fn conditions_without_columns_stay_above_aggregations() {
+    let mut sample = Sample::new();
+    let counted = "(select count(*) as n from child) q";
+    for condition in ["n <> 4 and n <> null", "n not in (4, null)", "not (n = 4 or null::bool)"] {
+        let sql = format!("select n from {counted} where {condition}");
+        assert_eq!(sample.text(&sql).as_deref(), Ok(""), "{sql}");
+    }
+    let sql = "select count(*) from parent having count(*) <> 4 and max(id) <> null";
+    assert_eq!(sample.text(sql).as_deref(), Ok(""));
+    let sql = "select id, count(*) from parent group by rollup (id) having count(*) >= 0 and count(*) > null";
+    assert_eq!(sample.text(sql).as_deref(), Ok(""));
+    let sql = format!(
+        "select p.id, count(*) from parent p, {counted} where n <> 4 and n <> null group by rollup (p.id)"
+    );
+    assert_eq!(sample.text(&sql).as_deref(), Ok("∅|0\n"));
+}
