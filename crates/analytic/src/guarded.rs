@@ -43,6 +43,9 @@ impl Translator<'_, '_> {
                 |guard: &BoundExpr| is_small(guard) && guard.volatility() != Volatility::Volatile;
             if guards.iter().all(can_be_asked) {
                 self.guards.extend(guards);
+                if self.guard().is_some_and(|all| !is_small(&all)) {
+                    self.guards.truncate(before);
+                }
             }
         }
         let result = f(self);
