@@ -15,7 +15,8 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::{ColumnarValue, LogicalPlan};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::utils::JoinFilter;
@@ -42,6 +43,33 @@ pub(crate) fn check_cancelled(control: &QueryControl) -> SqlResult<()> {
         return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
     }
     Ok(())
+}
+
+/// Looks at the flag between two steps of planning, which takes long for a large query.
+#[derive(Debug)]
+pub(crate) struct Look(pub(crate) QueryControl);
+
+impl OptimizerRule for Look {
+    fn name(&self) -> &'static str {
+        "look"
+    }
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        check_cancelled(&self.0).map_err(external)?;
+        Ok(Transformed::no(plan))
+    }
+}
+
+impl PhysicalOptimizerRule for Look {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        check_cancelled(&self.0).map_err(external)?;
+        Ok(plan)
+    }
+    fn name(&self) -> &'static str {
+        "look"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
 }
 
 /// Puts a [`CancelPoint`] in front of every input of an operator with several, and has joins' conditions [`Watched`]. To come last.
@@ -190,6 +218,8 @@ impl Operator for CancelPoint {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::logical_expr::LogicalPlanBuilder;
+    use datafusion::optimizer::{Optimizer, OptimizerContext};
     use datafusion::physical_plan::expressions::lit;
 
     use super::*;
@@ -202,6 +232,18 @@ mod tests {
         assert!(watched.evaluate(&batch).is_ok());
         control.cancel();
         let error = watched.evaluate(&batch).map(|_| ()).expect_err("it is cancelled");
+        assert_eq!(crate::error::sql_error(error).state(), SqlState::QUERY_CANCELED);
+    }
+
+    #[test]
+    fn planning_ends_between_two_steps() {
+        let control = QueryControl::default();
+        let plan = || LogicalPlanBuilder::empty(true).build().unwrap();
+        let optimizer = Optimizer::with_rules(vec![Arc::new(Look(control.clone()))]);
+        let plan = |rules: &Optimizer| rules.optimize(plan(), &OptimizerContext::new(), |_, _| {});
+        assert!(plan(&optimizer).is_ok());
+        control.cancel();
+        let error = plan(&optimizer).expect_err("it is cancelled");
         assert_eq!(crate::error::sql_error(error).state(), SqlState::QUERY_CANCELED);
     }
 }

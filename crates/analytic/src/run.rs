@@ -24,7 +24,7 @@ use types::{Datum, PgType, Row};
 
 use crate::apply::Planner;
 use crate::binder::{Binder, NEEDS_APPLY};
-use crate::cancel::{CancelPoints, check_cancelled};
+use crate::cancel::{CancelPoints, Look, check_cancelled};
 use crate::common_table::all_read_by;
 use crate::concat::ConcatUnions;
 use crate::error::{Planned, sql_error};
@@ -280,11 +280,14 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
     rules.push(Arc::new(WindowMemory(Arc::clone(shared))));
     rules.push(Arc::new(MadeAnew));
     rules.push(Arc::new(CancelPoints(shared.control.clone())));
+    let look = || Arc::new(Look(shared.control.clone()));
+    let rules = rules.into_iter().flat_map(|rule| [rule, look() as _]).collect();
+    let logical_rules = inner_filters::rules().into_iter().flat_map(|rule| [rule, look() as _]).collect();
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime_env(limits).planned()?)
         .with_default_features()
-        .with_optimizer_rules(inner_filters::rules())
+        .with_optimizer_rules(logical_rules)
         .with_query_planner(Arc::new(Planner))
         .with_physical_optimizer_rules(rules)
         .build())
