@@ -39,8 +39,8 @@ fn template(
 ) -> Option<(&'static str, Option<&'static str>)> {
     const JSON: &str =
         "CAST('[' || string_agg(coalesce(CAST(to_json(\"\u{2}0\") AS text), 'null'), ', ') || ']' AS json)";
-    // PostgreSQL writes rows and arrays in lines.
-    const LINES: &str = "CAST('[' || string_agg(coalesce(CAST(to_json(\"\u{2}0\") AS text), 'null'), ', ' || chr(10) || ' ') || ']' AS json)";
+    // PostgreSQL begins a line for a row or an array that is no NULL and not the first.
+    const LINES: &str = "CAST('[' || ltrim(string_agg(coalesce(chr(10) || ' ' || CAST(to_json(\"\u{2}0\") AS text), 'null'), ', '), chr(10) || ' ') || ']' AS json)";
     const JSONB: &str =
         "CAST('[' || string_agg(coalesce(CAST(to_jsonb(\"\u{2}0\") AS text), 'null'), ',') || ']' AS jsonb)";
     const PAIRS: &str = "CAST('{ ' || string_agg(right(left(CAST(json_build_object(\"\u{2}0\", \"\u{2}1\") AS text), -1), -1), ', ') || ' }' AS json)";

@@ -576,3 +576,12 @@ fn conditions_without_columns_stay_above_aggregations() {
     );
     assert_eq!(sample.text(&sql).as_deref(), Ok("∅|0\n"));
 }
+
+#[test]
+fn json_of_arrays_is_written_in_postgresqls_lines() {
+    let mut sample = Sample::new();
+    let rows = "(values (1, array['a', ' b']), (2, null), (3, array['c']), (4, null)) v(i, x)";
+    let sql = format!("select json_agg(x order by i), json_agg(x order by i desc) from {rows}");
+    let expected = "[[\"a\",\" b\"], null, \n [\"c\"], null]|[null, \n [\"c\"], null, \n [\"a\",\" b\"]]\n";
+    assert_eq!(sample.text(&sql).as_deref(), Ok(expected));
+}
