@@ -39,6 +39,7 @@ mod operator;
 mod plan_size;
 mod prepare;
 mod query;
+mod recursion;
 mod relation;
 mod row_function;
 mod row_orders;

@@ -17,6 +17,7 @@ use crate::apply::ReadCell;
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::fresh_rows::Fresh;
+use crate::recursion::check_terms;
 use crate::relation::{RelColumn, Relation};
 use crate::translate::{Typed, bare, field};
 
@@ -123,6 +124,7 @@ impl Binder<'_> {
         if query.order_by.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
             return Err(SqlError::unsupported("ORDER BY, LIMIT or FETCH in a recursive query"));
         }
+        check_terms(name, left, right)?;
         let ctes = match &query.with {
             Some(with) => self.bind_with(query, with, outer)?,
             None => 0,
@@ -289,7 +291,7 @@ fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
 }
 
 /// How often a relation of that name is read in `tree`.
-fn mentions(tree: &impl ast::Visit, name: &str) -> usize {
+pub(crate) fn mentions(tree: &impl ast::Visit, name: &str) -> usize {
     let mut found = 0;
     for_each_mention(tree, &mut |mentioned| found += usize::from(mentioned == name));
     found

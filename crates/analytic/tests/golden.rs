@@ -52,6 +52,7 @@ fn queries_fail_as_postgresql_does() {
     let over = |frame: &str| format!("select sum(id) over (order by id {frame}) from parent");
     let call = |call: &str| format!("select {call} over (order by id) from parent");
     let series = |bounds: &str| format!("select count(*) from generate_series({bounds}) as g, parent");
+    let step = |term: &str| format!("with recursive r(n) as (select 1 union all {term}) select n from r");
     let cases = [
         (over("rows between unbounded following and current row"), S::WINDOWING_ERROR),
         (over("rows between current row and unbounded preceding"), S::WINDOWING_ERROR),
@@ -149,6 +150,12 @@ fn queries_fail_as_postgresql_does() {
             S::GROUPING_ERROR,
         ),
         ("with x as (select 1), x as (select 2) select * from x".to_owned(), S::DUPLICATE_ALIAS),
+        ("with recursive r(n) as (select n from r union all select 1) select n from r".to_owned(), S::INVALID_RECURSION),
+        (step("select p.id from parent p left join r on p.id = r.n + 1"), S::INVALID_RECURSION),
+        (step("select p.id from r right join parent p on p.id = r.n + 1"), S::INVALID_RECURSION),
+        (step("select p.id from parent p where p.id > (select max(n) from r)"), S::INVALID_RECURSION),
+        (step("(select id from parent except select n from r)"), S::INVALID_RECURSION),
+        (step("(select n from r intersect all select id from parent)"), S::INVALID_RECURSION),
         (
             "select distinct on (a, b) a, b, c from (values (1, 2, 3)) v(a, b, c) order by a, c, b".to_owned(),
             S::INVALID_COLUMN_REFERENCE,
