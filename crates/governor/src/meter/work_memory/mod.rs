@@ -85,7 +85,9 @@ impl WorkMemoryMeter {
 
     /// Changes a tenant's terms, for statements that begin from now on.
     pub fn set_terms(&self, tenant: TenantId, terms: WorkMemoryTerms) {
-        self.lock().entry(tenant).or_default().terms = terms;
+        let mut tenants = self.lock();
+        let kept = tenants.entry(tenant).or_default();
+        (kept.terms, kept.is_gone) = (terms, false);
     }
 
     /// The tenant is gone. Its last row comes with the end of the interval.
@@ -95,10 +97,11 @@ impl WorkMemoryMeter {
         }
     }
 
-    /// A statement that may have operators; one that has none is no sample. Takes a short lock and allocates.
+    /// A statement that may have operators; one that has none is no sample. Takes a short lock and allocates. Of a tenant that has no terms, or is gone,
+    /// nothing is kept beyond the interval in which the last one ends.
     pub fn statement(self: &Arc<Self>, tenant: TenantId, now: Nanos) -> Arc<StatementWorkMeter> {
         let mut tenants = self.lock();
-        let kept = tenants.entry(tenant).or_default();
+        let kept = tenants.entry(tenant).or_insert_with(|| Kept { is_gone: true, ..Kept::default() });
         if kept.open == 0 {
             kept.since = now;
         }

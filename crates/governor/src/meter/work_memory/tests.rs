@@ -286,3 +286,26 @@ fn a_statement_without_operators_is_no_sample() {
     let rows = meter.close(Nanos(0), SECOND, None);
     assert_eq!(rows[0].needs.ranges().collect::<Vec<_>>(), [(0, 0, 1), (MIB, MIB, 1)]);
 }
+
+#[test]
+fn nothing_is_kept_of_a_tenant_that_is_gone_and_whose_statement_comes_late() {
+    let meter = WorkMemoryMeter::new();
+    let [gone, there] = [0, 1].map(tenant_id);
+    for tenant in [gone, there] {
+        meter.set_terms(tenant, terms(1));
+    }
+    meter.forget(gone);
+    assert!(meter.close(Nanos(0), SECOND, None).is_empty());
+    // It waited for a thread.
+    let late = meter.statement(gone, SECOND);
+    assert_eq!(meter.close(SECOND, SECOND + SECOND, None).len(), 1, "it is under way");
+    late.end(SECOND + SECOND);
+    meter.close(SECOND + SECOND, SECOND + SECOND + SECOND, None);
+    assert_eq!(meter.lock().keys().copied().collect::<Vec<_>>(), [there]);
+    // One that is made known is kept from then on.
+    let early = meter.statement(gone, SECOND);
+    meter.set_terms(gone, terms(1));
+    early.end(SECOND);
+    meter.close(SECOND, SECOND + SECOND, None);
+    assert_eq!(meter.lock().len(), 2);
+}
