@@ -255,7 +255,7 @@ impl Samples {
         within.map(|sample| (sample.at_us, sample.tenants.get(tenant).map_or(0.0, &value))).collect()
     }
 
-    /// What a tenant's sum grew by in a second, from each sample to the next.
+    /// What a tenant's sum grew by in each second after the first sample; of seconds without a sample all have what they have together.
     pub fn tenant_series(
         &self,
         tenant: &str,
@@ -265,10 +265,14 @@ impl Samples {
     ) -> Vec<f64> {
         let within: Vec<_> = self.0.iter().filter(|s| (from_us..=to_us).contains(&s.at_us)).collect();
         let of = |sample: &Sample| sample.tenants.get(tenant).map_or(0.0, &value);
-        within
-            .windows(2)
-            .map(|pair| (of(pair[1]) - of(pair[0])) / ((pair[1].at_us - pair[0].at_us) as f64 / 1e6))
-            .collect()
+        let seconds = |from: &Sample, to: &Sample| (to.at_us - from.at_us) as f64 / 1e6;
+        let mut series = Vec::new();
+        for pair in within.windows(2) {
+            let rate = (of(pair[1]) - of(pair[0])) / seconds(pair[0], pair[1]);
+            let second = seconds(within[0], pair[1]).round() as usize;
+            series.resize(second.max(series.len()), rate);
+        }
+        series
     }
 }
 
@@ -293,8 +297,8 @@ mod tests {
         assert_eq!(samples.tenant_rate("t1", 10_000_000, 12_000_000, cpu), Some(0.5));
         assert_eq!(samples.rate(0, 99_000_000, |sample| sample.server_cpu_seconds), Some(2.0 / 3.0));
         assert_eq!(samples.tenant_rate("t1", 11_500_000, 99_000_000, cpu), None, "one sample is no rate");
-        assert_eq!(samples.tenant_series("t1", 0, 99_000_000, cpu), [0.5, 0.25]);
-        assert_eq!(samples.tenant_series("t2", 0, 99_000_000, cpu), [0.0, 0.0]);
+        assert_eq!(samples.tenant_series("t1", 0, 99_000_000, cpu), [0.5, 0.25, 0.25]);
+        assert_eq!(samples.tenant_series("t2", 0, 99_000_000, cpu), [0.0, 0.0, 0.0]);
         assert_eq!(
             samples.tenant_values("t1", 11_000_000, 13_000_000, cpu),
             [(11_000_000, 1.5), (13_000_000, 2.0)]
