@@ -431,3 +431,31 @@ fn alternatives_of_one_column_are_looked_up_in_an_index() {
         );
     }
 }
+
+#[test]
+fn the_last_few_rows_of_one_are_found_by_whose_they_are() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (id int PRIMARY KEY, whose int, made int); CREATE INDEX by_whose ON t (whose); CREATE INDEX by_made ON t (made);
+         INSERT INTO t SELECT g, g % 200, g * 7 % 2000 FROM generate_series(1, 2000) g",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for (sql, index, rows) in [
+        (
+            "SELECT id FROM t WHERE whose = 5 ORDER BY made DESC LIMIT 3",
+            "by_whose",
+            ["1405", "805", "205"].as_slice(),
+        ),
+        (
+            "SELECT id FROM t WHERE whose = 5 ORDER BY made DESC",
+            "by_whose",
+            &["1405", "805", "205", "1605", "1005", "405", "1805", "1205", "605", "5"],
+        ),
+        ("SELECT id FROM t ORDER BY made LIMIT 3", "by_made", &["2000", "1143", "286"]),
+        ("SELECT id FROM t WHERE id % 7 = 0 ORDER BY made LIMIT 2", "by_made", &["1715", "287"]),
+        ("SELECT min(made) FROM t WHERE whose = 5", "by_", &["35"]),
+    ] {
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert!(plan.iter().any(|line| line.contains(&format!("using {index}"))), "{sql}: {plan:#?}");
+        assert_eq!(lines(sql), rows, "{sql}");
+    }
+}

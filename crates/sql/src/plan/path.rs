@@ -64,10 +64,22 @@ impl Binder<'_> {
         if wish.is_some() {
             best.cost += best.rows * SORT_COST;
         }
-        for (position, index) in table.indexes.iter().enumerate() {
-            if let Some(choice) = self.index_path(table, first, position, index, conjuncts, &probes, wish)
-                && choice.cost < best.cost
-            {
+        let probes = &probes;
+        let ways = |wish: Option<&OrderWish>, rows_max: f64| -> Vec<Choice> {
+            let way = |(position, index)| {
+                self.index_path(table, first, position, index, conjuncts, probes, (wish, rows_max))
+            };
+            table.indexes.iter().enumerate().filter_map(way).collect()
+        };
+        // Who reads in the order of one index until there are enough has to read the more the fewer rows there are, and that may be another's to tell.
+        let rows_max = match wish {
+            Some(OrderWish { rows: Some(_), .. }) => {
+                ways(None, f64::INFINITY).iter().map(|way| way.rows).fold(f64::INFINITY, f64::min)
+            }
+            _ => f64::INFINITY,
+        };
+        for choice in ways(wish, rows_max) {
+            if choice.cost < best.cost {
                 best = choice;
             }
         }
@@ -92,6 +104,7 @@ impl Binder<'_> {
         }
     }
 
+    /// `rows_max`: how many rows there are at most, as far as other indexes tell.
     #[expect(clippy::too_many_arguments, reason = "one candidate of a choice")]
     fn index_path(
         &self,
@@ -101,7 +114,7 @@ impl Binder<'_> {
         index: &Index,
         conjuncts: &[&BoundExpr],
         probes: &[Probe<'_>],
-        wish: Option<&OrderWish>,
+        (wish, rows_max): (Option<&OrderWish>, f64),
     ) -> Option<Choice> {
         let mut parts = Vec::new();
         let mut consumed = Vec::new();
@@ -169,7 +182,7 @@ impl Binder<'_> {
         let mut cost = 0.5;
         match (wish, order) {
             (Some(OrderWish { rows: Some(limit), .. }), Some(_)) => {
-                read = (limit * examined / rows.max(1e-6)).min(examined);
+                read = (limit * examined / rows.min(rows_max).max(1e-6)).min(examined);
             }
             (Some(_), None) => cost += rows * SORT_COST,
             _ => {}
