@@ -152,7 +152,7 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<String, Pause> {
         let (grant, privileges, target, grantees, grant_option, granted_by) = match statement {
-            GrantStatement::Membership(membership) => return self.role_statement(home, membership),
+            GrantStatement::Membership(membership) => return self.role_statement(home, membership, out),
             GrantStatement::Default(defaults) => return self.default_privileges(home, defaults),
             // CASCADE has nothing to do: nothing depends on a privilege that nobody can pass on.
             GrantStatement::Privileges {

@@ -3,12 +3,12 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use base::{Oid, SqlError, SqlResult, SqlState, TenantId};
+use base::{Oid, Severity, SqlError, SqlResult, SqlState, TenantId};
 use rustc_hash::FxHashSet;
 use tenant::catalog::{Catalog, Membership, OWNER_ROLE, PUBLIC, Privileges, Role, RoleAttributes};
 
 use super::setting::{Id, Lasting, Settings, setting_of_role};
-use super::{Home, Pause, Session, SessionStart};
+use super::{Home, Pause, Reply, Session, SessionStart};
 use crate::parse::{RoleOption, RoleStatement};
 
 /// A role as it was when a session came to go by it.
@@ -170,6 +170,7 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         statement: &RoleStatement,
+        out: &mut dyn Reply,
     ) -> Result<String, Pause> {
         let command = match statement {
             RoleStatement::Create { .. } => "CREATE ROLE",
@@ -236,6 +237,9 @@ impl Session {
                 for name in names {
                     let Some(role) = catalog.role_named(name) else {
                         if *if_exists {
+                            let message = format!("role \"{name}\" does not exist, skipping");
+                            let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message);
+                            self.notice(&notice.with_severity(Severity::Notice), out);
                             continue;
                         }
                         return Err(catalog.resolve_role(name).map(|_| ()).unwrap_err().into());

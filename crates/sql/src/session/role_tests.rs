@@ -369,3 +369,13 @@ fn roles_are_commented_on_by_who_may_alter_them() {
     assert!(refused(&mut bench, &mut session, "b", "owner"));
     assert!(!refused(&mut bench, &mut session, "chief", "owner"));
 }
+
+#[test]
+fn a_role_that_is_not_there_is_told_where_that_is_no_error() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    let told = bench.run(&mut session, "CREATE ROLE a; DROP ROLE IF EXISTS b, a, c").notices;
+    let told: Vec<&str> = told.iter().map(|notice| notice.message()).collect();
+    assert_eq!(told, ["role \"b\" does not exist, skipping", "role \"c\" does not exist, skipping"]);
+    assert_eq!(bench.fail(&mut session, "DROP ROLE a").state().to_string(), "42704");
+}

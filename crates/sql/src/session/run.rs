@@ -305,7 +305,7 @@ impl Session {
             }
             ParsedStatement::Role(statement) => {
                 self.await_memory(home)?;
-                self.role_statement(home, statement)?
+                self.role_statement(home, statement, out)?
             }
             ParsedStatement::StartSetting(statement) => {
                 self.await_memory(home)?;
