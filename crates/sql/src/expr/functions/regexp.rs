@@ -319,6 +319,8 @@ fn nth_match(
     nth: usize,
     group: usize,
 ) -> EvalResult<Option<std::ops::Range<usize>>> {
+    // The whole is the first group of a pattern that has none.
+    let group = if group == 1 && pattern.groups() == 0 { 0 } else { group };
     let (mut count, mut wanted) = (0, None);
     each_match(pattern, value, byte_of(value, start), group > 0, |found| {
         count += 1;
