@@ -207,7 +207,9 @@ fn show(parts: &Parts, name: &'static str, affixes: Affixes, out: &mut String) -
                 month if month < 0 => -(month + 1),
                 month => 12 - month,
             };
-            word(ROMAN_MONTHS[place as usize], 4, out);
+            // No other words are for these: they are padded whether translated or not.
+            let width = if affixes.fill { 0 } else { 4 };
+            out.push_str(&format!("{:width$}", cased(ROMAN_MONTHS[place as usize], name)));
             return Ok(());
         }
         "FX" => return Ok(()),

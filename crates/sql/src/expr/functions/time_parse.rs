@@ -30,7 +30,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
             None => zone::to_instant(&c.stmt.format.time_zone, local),
         };
         let instant = instant.ok_or_else(datetime::timestamp_out_of_range)?;
-        Ok(Datum::TimestampTz(datetime::check_timestamp(instant)?))
+        let instant = datetime::check_timestamp(instant)?;
+        Ok(Datum::TimestampTz(datetime::round_micros(instant, moment.digits.unwrap_or(6))))
     })
     .stable(),
 ];
@@ -40,6 +41,8 @@ struct Moment {
     micros: i64,
     /// Seconds east of Greenwich, if they were given.
     offset: Option<i64>,
+    /// Digits of its second to round it to, if a pattern said them.
+    digits: Option<u8>,
 }
 
 /// Values as they were read; 0 where there was none, as PostgreSQL has it.
@@ -58,6 +61,8 @@ struct Fields {
     month: i64,
     millis: i64,
     micros: i64,
+    /// Digits that the last pattern of a fraction said.
+    fraction_digits: Option<u8>,
     year: i64,
     /// Digits of the year's pattern.
     year_digits: usize,
@@ -303,8 +308,9 @@ impl<'a> Reader<'a> {
                 fields.millis *= 10i64.pow(3usize.saturating_sub(digits) as u32);
             }
             "US" | "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6" => {
-                let width = upper.strip_prefix("FF").and_then(|n| n.parse().ok()).unwrap_or(6);
-                let (value, digits) = number(self, width)?;
+                let said: Option<u8> = upper.strip_prefix("FF").and_then(|n| n.parse().ok());
+                fields.fraction_digits = said.or(fields.fraction_digits);
+                let (value, digits) = number(self, said.map_or(6, usize::from))?;
                 set(&mut fields.micros, value, key)?;
                 fields.micros *= 10i64.pow(6usize.saturating_sub(digits) as u32);
             }
@@ -457,6 +463,7 @@ fn moment(value: &str, template: &str, ctx: &EvalCtx<'_>) -> EvalResult<Moment> 
         days: julian(year, month, day) - EPOCH_JULIAN,
         micros: hour * HOUR_MICROS + minute * MINUTE_MICROS + second * SECOND_MICROS + micros,
         offset,
+        digits: fields.fraction_digits,
     })
 }
 
