@@ -592,3 +592,20 @@ fn json_of_arrays_is_written_in_postgresqls_lines() {
     let expected = "[[\"a\",\" b\"], null, \n [\"c\"], null]|[null, \n [\"c\"], null, \n [\"a\",\" b\"]]\n";
     assert_eq!(sample.text(&sql).as_deref(), Ok(expected));
 }
+
+#[test]
+fn groups_may_go_by_a_case_that_is_never_null() {
+    let mut sample = Sample::new();
+    let rows = "from (values (1, 2), (null, null), (3, null), (5, 4)) v(a, c)";
+    let sql = format!(
+        "select case when c > a then c else 0 end as k, count(*), max(a) {rows} group by k order by k"
+    );
+    assert_eq!(sample.text(&sql).as_deref(), Ok("0|3|5\n2|1|1\n"));
+    let sql = format!(
+        "select distinct case when c <> case when a <= c then 1 else a end then c else 1 end as k {rows} order by k"
+    );
+    assert_eq!(sample.text(&sql).as_deref(), Ok("1\n2\n4\n"));
+    let sql =
+        format!("select case when c > a then c else 0 end, count(*) {rows} group by rollup (1) order by 1");
+    assert_eq!(sample.text(&sql).as_deref(), Ok("0|3\n2|1\n∅|4\n"));
+}
