@@ -34,6 +34,36 @@ pub struct Committed {
     pub commit: Option<CommitNo>,
 }
 
+/// What the end of a large transaction, or of a part of it, calls now and then, so that others have their turns: tenants other than its own.
+pub type GiveWay<'g> = &'g dyn Fn();
+
+/// Changes or locks between two of these calls: some 50 us.
+const STEPS_A_TURN: u32 = 128;
+
+/// Changes of a commit that are remembered one by one until it is durable; of one that has more, every reply waits for it meanwhile.
+const REMEMBERED_MAX: usize = 1 << 16;
+
+/// Counts what the end of a transaction does.
+struct Steps<'g> {
+    give_way: GiveWay<'g>,
+    left: u32,
+}
+
+impl<'g> Steps<'g> {
+    fn new(give_way: GiveWay<'g>) -> Steps<'g> {
+        Steps { give_way, left: STEPS_A_TURN }
+    }
+
+    #[inline]
+    fn take(&mut self) {
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = STEPS_A_TURN;
+            (self.give_way)();
+        }
+    }
+}
+
 /// Pages of a dropped tree released within the commit; the rest goes with [`Tenant::reclaim`].
 const DROP_PAGES_AT_COMMIT: usize = 64;
 /// Capacity of the record buffer that is kept: a transaction of some ten rows fills a few KiB.
@@ -44,35 +74,68 @@ impl Tenant {
     /// survive power loss when the log is durable through [`Committed::wait_for`].
     ///
     /// Errors: 40001 for SERIALIZABLE, 54000 for a definition that no tree takes and for too long texts of all, 53100 and 58030 when the log takes no more; the transaction is then aborted. Panics if foreign key checks are still due.
-    pub fn commit(&mut self, mut txn: Txn, redo: &mut dyn RedoSink) -> Result<Committed, SqlError> {
+    pub fn commit(&mut self, txn: Txn, redo: &mut dyn RedoSink) -> Result<Committed, SqlError> {
+        self.commit_giving_way(txn, redo, &|| {})
+    }
+
+    /// As [`Tenant::commit`]; calls `give_way` after each few changes and locks. Nobody may look at the tenant then.
+    pub fn commit_giving_way(
+        &mut self,
+        txn: Txn,
+        redo: &mut dyn RedoSink,
+        give_way: GiveWay<'_>,
+    ) -> Result<Committed, SqlError> {
+        self.is_ending = true;
+        let outcome = self.try_commit(txn, redo, give_way);
+        self.is_ending = false;
+        outcome
+    }
+
+    fn try_commit(
+        &mut self,
+        mut txn: Txn,
+        redo: &mut dyn RedoSink,
+        give_way: GiveWay<'_>,
+    ) -> Result<Committed, SqlError> {
         assert!(txn.checks.is_empty(), "the last statement was finished");
         assert!(!txn.has_checks_due(), "what was put off was checked");
         if !txn.has_changes() {
             let wait_for = txn.observed;
-            self.end(txn);
+            self.end(txn, give_way);
             return Ok(Committed { wait_for, commit: None });
         }
-        if let Err(error) = self.validate(&txn).and_then(|()| self.ready_branch(&txn)) {
-            self.abort(txn);
-            return Err(error);
-        }
-        let records = self.catalog_changes(&txn);
-        if let Err(error) = require_short_values(&records).and_then(|()| self.require_small_definitions(&txn))
-        {
-            self.abort(txn);
-            return Err(error);
-        }
         let commit = self.committed.next();
-        let lsn = match self.append_record(&txn, commit, &records, redo) {
-            Ok(lsn) => lsn,
+        let (records, lsn) = match self.log_transaction(&txn, commit, redo) {
+            Ok(logged) => logged,
             Err(error) => {
-                self.abort(txn);
+                self.give_up(txn, give_way);
                 return Err(error);
             }
         };
-        self.apply_transaction(&mut txn, commit, lsn, &records);
-        self.end(txn);
+        self.apply_transaction(&mut txn, commit, lsn, &records, give_way);
+        self.end(txn, give_way);
         Ok(Committed { wait_for: lsn, commit: Some(commit) })
+    }
+
+    /// Decides whether the transaction can commit, and appends its record; what that says of the catalog, and its position.
+    fn log_transaction(
+        &mut self,
+        txn: &Txn,
+        commit: CommitNo,
+        redo: &mut dyn RedoSink,
+    ) -> Result<(Vec<RecordChange>, Lsn), SqlError> {
+        self.validate(txn)?;
+        self.ready_branch(txn)?;
+        let records = self.catalog_changes(txn);
+        require_short_values(&records)?;
+        self.require_small_definitions(txn)?;
+        let lsn = self.append_record(txn, commit, &records, redo)?;
+        Ok((records, lsn))
+    }
+
+    /// Whether a panic came while a transaction ended: its locks, or what it reads, are nobody's to give back.
+    pub fn is_cut_short(&self) -> bool {
+        self.is_ending
     }
 
     /// Errors: 54000 where the transaction's definitions take more than those of a database may, and than before.
@@ -232,8 +295,15 @@ impl Tenant {
         }
     }
 
-    fn apply_transaction(&mut self, txn: &mut Txn, commit: CommitNo, lsn: Lsn, records: &[RecordChange]) {
-        let mut hashes = Vec::new();
+    fn apply_transaction(
+        &mut self,
+        txn: &mut Txn,
+        commit: CommitNo,
+        lsn: Lsn,
+        records: &[RecordChange],
+        give_way: GiveWay<'_>,
+    ) {
+        let (mut hashes, mut steps) = (Vec::new(), Steps::new(give_way));
         let wants_history = self.history.is_wanted();
         if txn.branched {
             let changed = self.adopt_branch(txn);
@@ -243,17 +313,20 @@ impl Tenant {
             }
         }
         let trees = self.changed_trees(txn, Stage::Live);
+        let is_remembered = txn.overlay.len() <= REMEMBERED_MAX;
         for tree in &trees {
             let changes = txn.overlay.changes().of(*tree).expect("a changed tree has changes");
-            hashes.reserve(changes.len());
             let mut state = self.trees.get(*tree);
             for (key, change) in changes {
                 self.apply_change(&mut state, key, change);
                 self.note_for_branch(*tree, key);
-                hashes.push(hash_of(*tree, key));
+                if is_remembered {
+                    hashes.push(hash_of(*tree, key));
+                }
                 if wants_history {
                     self.history.record(*tree, key, commit);
                 }
+                steps.take();
             }
             state.dirty = true;
             self.trees.set(*tree, state);
@@ -290,7 +363,10 @@ impl Tenant {
         }
         txn.built.clear();
         self.committed = commit;
-        self.pending.add(lsn, hashes, trees);
+        match is_remembered {
+            true => self.pending.add(lsn, hashes, trees),
+            false => self.pending.add_everything(lsn),
+        }
     }
 
     fn apply_records(&mut self, records: &[RecordChange]) {
@@ -479,9 +555,14 @@ impl Tenant {
     /// Takes a statement back that is to be run again after a wait. Locks gained stay, and so does what the next run of it goes on with
     /// ([`crate::kept`], [`crate::session_lock`]).
     pub fn rewind_statement(&mut self, txn: &mut Txn, mark: &Mark) {
+        self.rewind_statement_giving_way(txn, mark, &|| {});
+    }
+
+    /// As [`Tenant::rewind_statement`]; calls `give_way` as [`Tenant::commit_giving_way`] does.
+    pub fn rewind_statement_giving_way(&mut self, txn: &mut Txn, mark: &Mark, give_way: GiveWay<'_>) {
         txn.sequences.rewind(&mark.sequences);
         txn.session_locks.rewind();
-        self.undo_to(txn, mark);
+        self.undo_to(txn, mark, &mut Steps::new(give_way));
         // What it had changed of the catalog it changes anew, if it still may.
         if txn.waiting.is_some() && txn.catalog.is_none() && !txn.branched && !txn.gave_back {
             self.locks.let_give_back(txn.session);
@@ -491,15 +572,20 @@ impl Tenant {
     /// Takes a statement back that failed, so that the transaction can go on without it. Locks gained stay, and what was given out of sequences is not given
     /// out again. Nothing is kept for another run.
     pub fn rollback_statement(&mut self, txn: &mut Txn, mark: &Mark) {
+        self.rollback_statement_giving_way(txn, mark, &|| {});
+    }
+
+    /// As [`Tenant::rollback_statement`]; calls `give_way` as [`Tenant::commit_giving_way`] does.
+    pub fn rollback_statement_giving_way(&mut self, txn: &mut Txn, mark: &Mark, give_way: GiveWay<'_>) {
         txn.sequences.roll_back_to(&mark.sequences);
-        self.undo_to(txn, mark);
+        self.undo_to(txn, mark, &mut Steps::new(give_way));
         self.give_up_kept(txn);
     }
 
-    fn undo_to(&mut self, txn: &mut Txn, mark: &Mark) {
+    fn undo_to(&mut self, txn: &mut Txn, mark: &Mark, steps: &mut Steps<'_>) {
         self.flush_deferred(txn);
         txn.before = None;
-        txn.overlay.undo_to(mark.overlay);
+        txn.overlay.undo_to(mark.overlay, || steps.take());
         txn.checks.clear();
         txn.cascaded.clear();
         txn.due.truncate(mark.due);
@@ -516,25 +602,43 @@ impl Tenant {
 
     /// `ROLLBACK TO SAVEPOINT`: takes back everything since, locks included.
     pub fn rollback_to(&mut self, txn: &mut Txn, savepoint: &Savepoint) {
+        self.rollback_to_giving_way(txn, savepoint, &|| {});
+    }
+
+    /// As [`Tenant::rollback_to`]; calls `give_way` as [`Tenant::commit_giving_way`] does.
+    pub fn rollback_to_giving_way(&mut self, txn: &mut Txn, savepoint: &Savepoint, give_way: GiveWay<'_>) {
         self.release_pages(txn);
         self.give_up_wait(txn);
-        self.rollback_statement(txn, &savepoint.mark);
+        self.rollback_statement_giving_way(txn, &savepoint.mark, give_way);
         txn.due.make_again();
         txn.due.modes.clone_from(&savepoint.modes);
         txn.tables.clear();
+        let mut steps = Steps::new(give_way);
         for (tag, modes) in txn.held.split_off(savepoint.held) {
             self.locks.release(txn.session, &tag, modes);
+            steps.take();
         }
         self.recount_changes(txn);
     }
 
     /// Takes everything back and lets go of the locks.
-    pub fn abort(&mut self, mut txn: Txn) {
+    pub fn abort(&mut self, txn: Txn) {
+        self.abort_giving_way(txn, &|| {});
+    }
+
+    /// As [`Tenant::abort`]; calls `give_way` as [`Tenant::commit_giving_way`] does.
+    pub fn abort_giving_way(&mut self, txn: Txn, give_way: GiveWay<'_>) {
+        self.is_ending = true;
+        self.give_up(txn, give_way);
+        self.is_ending = false;
+    }
+
+    fn give_up(&mut self, mut txn: Txn, give_way: GiveWay<'_>) {
         self.drop_branch(&mut txn);
         for build in std::mem::take(&mut txn.built) {
             self.drop_tree(build.tree());
         }
-        self.end(txn);
+        self.end(txn, give_way);
     }
 
     /// The session does not wait for a lock any more: a timeout, a cancel. Call before anything else with the transaction.
@@ -547,12 +651,14 @@ impl Tenant {
         self.locks.release_session(session);
     }
 
-    fn end(&mut self, mut txn: Txn) {
+    fn end(&mut self, mut txn: Txn, give_way: GiveWay<'_>) {
+        let mut steps = Steps::new(give_way);
         self.give_up_kept(&mut txn);
         self.release_pages(&txn);
         self.give_up_wait(&mut txn);
-        for (tag, modes) in txn.held.iter() {
-            self.locks.release(txn.session, tag, *modes);
+        for (tag, modes) in txn.held.split_off(0) {
+            self.locks.release(txn.session, &tag, modes);
+            steps.take();
         }
         if txn.frozen.is_some() {
             let frozen = self.snapshots.remove(&txn.id);
@@ -561,6 +667,7 @@ impl Tenant {
         }
         self.open_transactions -= 1;
         self.forget_changes(&mut txn);
+        txn.overlay.free(|| steps.take());
     }
 
     /// Others have their turns before `txn` goes on: what it locked is locked for them. To be called in the turn of the

@@ -48,7 +48,7 @@ mod view;
 mod write;
 
 pub use branch::{BRANCH_BYTES_MIN, CaughtUp};
-pub use commit::Committed;
+pub use commit::{Committed, GiveWay};
 pub use copy::{Description, TenantCopy};
 pub use cursor::{Direction, Scan};
 pub use interrupt::{Interrupt, Step};

@@ -46,10 +46,6 @@ impl<M> LockList<M> {
     pub(crate) fn keys_len(&self) -> usize {
         self.keys_len
     }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(LockTag, M)> {
-        self.locks.iter()
-    }
 }
 
 fn key_len(tag: &LockTag) -> usize {

@@ -123,6 +123,11 @@ impl Overlay {
         self.bytes
     }
 
+    /// Changes in all trees.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
     /// Bytes of memory that it takes, about.
     #[inline]
     pub(crate) fn footprint(&self) -> u64 {
@@ -133,6 +138,22 @@ impl Overlay {
     /// Empties it; there is nothing to go back to any more.
     pub(crate) fn take(&mut self) -> Changes {
         std::mem::take(self).changes
+    }
+
+    /// Empties it as [`Overlay::take`] does, and calls `each` after each change that it frees.
+    pub(crate) fn free(&mut self, mut each: impl FnMut()) {
+        let Overlay { changes, journal, .. } = std::mem::take(self);
+        for undo in journal {
+            drop(undo);
+            each();
+        }
+        // Those of which a query has a clone are its to free.
+        for of_tree in changes.trees.into_values().filter_map(Arc::into_inner) {
+            for change in of_tree {
+                drop(change);
+                each();
+            }
+        }
     }
 
     pub(crate) fn put(&mut self, tree: TreeId, key: Key, value: Box<[u8]>) {
@@ -166,15 +187,16 @@ impl Overlay {
         OverlayMark(Some(self.journal.len()))
     }
 
-    /// Takes back every change since `mark`.
-    pub(crate) fn undo_to(&mut self, mark: OverlayMark) {
+    /// Takes back every change since `mark`, and calls `each` after each.
+    pub(crate) fn undo_to(&mut self, mark: OverlayMark, mut each: impl FnMut()) {
         let Some(len) = mark.0 else {
-            self.changes.trees.clear();
-            self.journal.clear();
-            (self.bytes, self.count, self.journal_bytes) = (0, 0, 0);
+            let journaling = self.journaling;
+            self.free(each);
+            self.journaling = journaling;
             return;
         };
         while self.journal.len() > len {
+            each();
             let undo = self.journal.pop().expect("longer than the mark");
             self.journal_bytes -= undo.key.len() + undo.previous.as_ref().map_or(0, Change::len);
             let Some(changes) = self.changes.trees.get_mut(&undo.tree) else { continue };
@@ -234,12 +256,12 @@ mod tests {
         overlay.delete(TREE, key(2));
         let second = overlay.mark();
         overlay.delete(TREE, key(1));
-        overlay.undo_to(second);
+        overlay.undo_to(second, || {});
         assert_eq!((value(&overlay, 1), value(&overlay, 2)), (Some(11), Some(0)));
-        overlay.undo_to(first);
+        overlay.undo_to(first, || {});
         assert_eq!((value(&overlay, 1), value(&overlay, 2)), (Some(10), None));
         assert_eq!(overlay.bytes(), 2);
-        overlay.undo_to(start);
+        overlay.undo_to(start, || {});
         assert!(overlay.is_empty());
     }
 
@@ -248,7 +270,7 @@ mod tests {
         let mut overlay = Overlay::default();
         let start = overlay.mark();
         overlay.put(TREE, key(1), [10].into());
-        overlay.undo_to(start);
+        overlay.undo_to(start, || {});
         assert!(overlay.is_empty());
         assert_eq!(overlay.bytes(), 0);
     }

@@ -81,6 +81,8 @@ pub struct Tenant {
     newest_frozen: Weak<Frozen>,
     /// Transactions begun and not ended.
     pub(crate) open_transactions: usize,
+    /// One of them ends in this turn, or a panic came while one did.
+    pub(crate) is_ending: bool,
     /// What they hold in memory.
     pub(crate) change_memory: ChangeMemory,
     /// Reused for each commit's record.
@@ -306,6 +308,7 @@ impl Tenant {
             space: Space::default(),
             newest_frozen: Weak::new(),
             open_transactions: 0,
+            is_ending: false,
             change_memory: ChangeMemory::default(),
             record_buffer: Vec::new(),
         }

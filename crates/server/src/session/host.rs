@@ -135,10 +135,15 @@ impl SessionHost for Host {
     }
     fn is_to_end(&self, statement: &Underway) -> bool {
         // What others do meanwhile is not the statement's.
-        let passing = || self.watch.pass_turn(statement, self.now());
+        let passing = || self.watch.pass_turn(Some(statement), self.now());
         let going_on = || self.watch.begin_turn(|| self.now());
         executor::preemption_point(passing, going_on);
         self.control.is_pending() || self.watch.is_over(statement, || self.now())
+    }
+    fn give_way(&self) {
+        // Nobody judges what an end takes: it is no statement's any more.
+        let passing = || self.watch.pass_turn(None, self.now());
+        executor::preemption_point(passing, || self.watch.begin_turn(|| self.now()));
     }
     fn keep(&self, bytes: u64) -> SqlResult<()> {
         self.kept.as_ref().map_or(Ok(()), |kept| kept.keep(bytes))

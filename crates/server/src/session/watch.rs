@@ -244,10 +244,10 @@ impl Watch {
         self.judged().end_turn(statement, now, blocking_ios());
     }
 
-    /// The turn ends in the middle of a statement; the next one begins as any other.
-    pub(super) fn pass_turn(&self, statement: &Underway, now: Nanos) {
+    /// The turn ends in the middle of a statement, or of the end of a transaction; the next one begins as any other.
+    pub(super) fn pass_turn(&self, statement: Option<&Underway>, now: Nanos) {
         if self.has_rules() {
-            self.end_turn(Some(statement), now);
+            self.end_turn(statement, now);
         }
     }
 

@@ -4,8 +4,8 @@
 //! touched by the home worker alone, in turns; whoever needs the tenant open waits for the phase to change. Data that
 //! cannot be read fail the open with file and offset, and the next attempt reads again.
 //!
-//! A panic while a commit is being applied leaves live pages nobody can vouch for: the tenant is then dropped from
-//! memory, its sessions end with 57P02, and it reopens from its root and the durable log.
+//! A panic while a transaction ends leaves live pages nobody can vouch for, or locks that nobody gives back: the tenant is then dropped
+//! from memory, its sessions end with 57P02, and it reopens from its root and the durable log.
 
 mod checkpointing;
 mod leaving;

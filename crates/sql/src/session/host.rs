@@ -305,6 +305,8 @@ pub trait SessionHost: Send + Sync {
     fn is_to_end(&self, statement: &Underway) -> bool {
         statement.deadline().is_some_and(|deadline| self.now() >= deadline)
     }
+    /// The end of a large transaction is under way, and others may have their turns before it goes on. Called every few changes.
+    fn give_way(&self) {}
     /// The session keeps so many bytes of its client's messages from now on, parsed or not, in place of what it kept before.
     ///
     /// # Errors

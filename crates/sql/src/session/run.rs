@@ -231,13 +231,14 @@ impl Session {
             // A part of it has failed the block, which is back before the mark.
             return;
         }
+        let host = &*self.start.host;
         let Some(open) = self.transaction.open() else { return };
         if !matches!(pause, Pause::Error(_)) {
-            home.tenant.rewind_statement(&mut open.txn, mark);
+            home.tenant.rewind_statement_giving_way(&mut open.txn, mark, &|| host.give_way());
             return;
         }
         let observed = open.txn.observed();
-        home.tenant.rollback_statement(&mut open.txn, mark);
+        home.tenant.rollback_statement_giving_way(&mut open.txn, mark, &|| host.give_way());
         self.observe(observed);
     }
 

@@ -238,7 +238,8 @@ impl Session {
             return Ok(());
         };
         let Open { txn, portals, .. } = *open;
-        let outcome = home.tenant.commit(txn, home.redo);
+        let host = &*self.start.host;
+        let outcome = home.tenant.commit_giving_way(txn, home.redo, &|| host.give_way());
         self.end_of_transaction(outcome.is_ok(), portals);
         let committed = outcome?;
         if committed.commit.is_none() || self.settings.borrow().digest().synchronous_commit {
@@ -253,7 +254,8 @@ impl Session {
             Transaction::Idle => {}
             Transaction::Implicit(open) | Transaction::Block(open) | Transaction::Failed(open) => {
                 let Open { txn, portals, .. } = *open;
-                home.tenant.abort(txn);
+                let host = &*self.start.host;
+                home.tenant.abort_giving_way(txn, &|| host.give_way());
                 self.end_of_transaction(false, portals);
             }
         }
@@ -302,12 +304,14 @@ impl Session {
         home.tenant.end_statement(txn);
         self.settings.borrow_mut().roll_back_to(savepoints.last().map_or(0, |last| last.settings));
         if let Some(last) = savepoints.last() {
-            home.tenant.rollback_to(txn, &last.savepoint);
+            let host = &*self.start.host;
+            home.tenant.rollback_to_giving_way(txn, &last.savepoint, &|| host.give_way());
             return;
         }
         self.observe(txn.observed());
         let fresh = home.tenant.begin(txn.session(), txn.isolation(), txn.is_read_only(), false);
-        home.tenant.abort(std::mem::replace(txn, fresh));
+        let host = &*self.start.host;
+        home.tenant.abort_giving_way(std::mem::replace(txn, fresh), &|| host.give_way());
     }
 
     /// Runs a transaction statement; its command tag.
@@ -507,7 +511,8 @@ impl Session {
             return Err(failed_block().into());
         };
         let at = find(&open.savepoints, name)?;
-        home.tenant.rollback_to(&mut open.txn, &open.savepoints[at].savepoint);
+        let (host, savepoint) = (&*self.start.host, &open.savepoints[at].savepoint);
+        home.tenant.rollback_to_giving_way(&mut open.txn, savepoint, &|| host.give_way());
         let SessionSavepoint { settings, portals, read_only, .. } = open.savepoints[at];
         self.settings.borrow_mut().roll_back_to(settings);
         self.portals.roll_back_to(portals);

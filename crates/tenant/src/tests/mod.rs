@@ -6,6 +6,7 @@ mod branch_ddl;
 mod change_memory;
 mod constraints;
 mod ddl;
+mod ending;
 mod interrupts;
 mod isolation;
 mod kept;

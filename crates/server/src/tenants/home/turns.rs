@@ -67,7 +67,7 @@ impl Home {
         state: &mut State,
         body: impl FnOnce(&mut session::Home<'_>) -> R,
     ) -> SqlResult<R> {
-        // Out of the state while `body` runs: if it panics within a commit, nobody meets the tenant again.
+        // Out of the state while `body` runs: if it panics within a commit or rollback, nobody meets the tenant again.
         let mut tenant = state.tenant.take().ok_or_else(crashed)?;
         tenant.set_storage_max(self.storage_max());
         let mut sink = CountingSink {
@@ -93,12 +93,12 @@ impl Home {
                 Ok(value)
             }
             Err(panic) => {
-                if commits == 0 {
+                if commits == 0 && !tenant.is_cut_short() {
                     state.tenant = Some(tenant);
                 } else {
                     tracing::error!(
                         tenant = self.id.0,
-                        "a commit panicked: the tenant is closed and reopened"
+                        "the end of a transaction panicked: the tenant is closed and reopened"
                     );
                     self.lose(state, Redo::Newest);
                 }
