@@ -9,6 +9,9 @@ use super::lines::{Line, Lines};
 use super::{CopyColumn, Record, binary, text};
 use crate::parse::{CopyOptions, CopyTextFormat};
 
+/// Capacity of its buffers that one keeps which waits for its client.
+const IDLE_CAPACITY_MAX: usize = 64 << 10;
+
 /// Turns the bytes of `COPY … FROM STDIN` into rows of the columns named.
 #[derive(Debug)]
 pub(crate) struct CopyReader {
@@ -94,9 +97,26 @@ impl CopyReader {
         self.pending.extend_from_slice(data);
     }
 
-    /// Bytes of input that were not read yet.
+    /// Bytes that it keeps of a record that has come in part.
     pub(crate) fn kept(&self) -> usize {
+        self.unread() + if self.field_at > 0 { self.record.bytes.len() } else { 0 }
+    }
+
+    /// Bytes of input that were not read yet.
+    fn unread(&self) -> usize {
         self.pending.len() - self.consumed
+    }
+
+    /// More input is waited for: what was taken for long records that are read is given back.
+    pub(crate) fn settle(&mut self) {
+        if self.pending.capacity() > IDLE_CAPACITY_MAX.max(4 * self.unread()) {
+            self.pending.drain(..self.consumed);
+            self.pending.shrink_to_fit();
+            (self.consumed, self.line_read) = (0, None);
+        }
+        if self.field_at == 0 && self.record.bytes.capacity() > IDLE_CAPACITY_MAX {
+            self.record = Record::default();
+        }
     }
 
     /// Says that no more input comes: a last line without its end is whole.
@@ -109,7 +129,7 @@ impl CopyReader {
             if !self.header_read {
                 return Err(self.bad("COPY file signature not recognized"));
             }
-            if self.kept() > 0 {
+            if self.unread() > 0 {
                 return Err(self.bad("unexpected EOF in COPY data"));
             }
         }
@@ -129,7 +149,7 @@ impl CopyReader {
                 if self.ended {
                     continue;
                 }
-                return match self.kept() as u64 {
+                return match self.unread() as u64 {
                     len if len > ROW_LEN_MAX.0 => Err(too_long()),
                     _ => Ok(None),
                 };
@@ -148,7 +168,7 @@ impl CopyReader {
     /// # Errors
     /// 22P04 for binary data, of which a part would be lost: those of several files, as it may be.
     fn pass_over_rest(&mut self) -> SqlResult<()> {
-        if self.options.format == CopyTextFormat::Binary && self.kept() > 0 {
+        if self.options.format == CopyTextFormat::Binary && self.unread() > 0 {
             return Err(self.bad("received copy data after EOF marker"));
         }
         self.consumed = self.pending.len();
@@ -340,5 +360,48 @@ fn shown(bytes: &[u8]) -> String {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{PgType, TypeMod};
+
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_read_takes_no_memory_and_one_that_came_in_part_is_counted() {
+        const LEN: usize = 1 << 20;
+        let long = "x".repeat(LEN);
+        let [whole, part] = [LEN, 2]
+            .map(|len| [&u32::try_from(len).unwrap().to_be_bytes()[..], &long.as_bytes()[..len]].concat());
+        let header = [&binary::SIGNATURE[..], &[0; 8]].concat();
+        let first = [&header[..], &[0, 2], &whole[..], &part].concat();
+        let second = [&[0, 2][..], &whole].concat();
+        for (format, first, second, end) in [
+            (CopyTextFormat::Text, format!("{long}\txx\n").into_bytes(), b"x".repeat(10), &b"\tx\n"[..]),
+            (CopyTextFormat::Csv, format!("{long},xx\n").into_bytes(), b"x".repeat(10), &b",x\n"[..]),
+            (CopyTextFormat::Binary, first, second, &part[..]),
+        ] {
+            let column =
+                |name: &str| CopyColumn { name: name.into(), ty: PgType::Text, modifier: TypeMod::NONE };
+            let options = CopyOptions { format, ..CopyOptions::default() };
+            let mut reader = CopyReader::new("t", vec![column("a"), column("b")], options).unwrap();
+            let context = FormatContext::default();
+            reader.push(&[&first[..], &second].concat());
+            assert_eq!(reader.next_row(&context).unwrap().unwrap()[1], Datum::text("xx"));
+            assert_eq!(reader.next_row(&context).unwrap(), None);
+            reader.settle();
+            let capacity = reader.pending.capacity() + reader.record.bytes.capacity();
+            let in_part = second.len();
+            assert!(capacity <= IDLE_CAPACITY_MAX + 4 * in_part, "{format:?} {capacity}");
+            assert!((in_part..3 * in_part).contains(&reader.kept()), "{format:?} {}", reader.kept());
+            reader.push(end);
+            let row = reader.next_row(&context).unwrap().unwrap();
+            let wanted = if format == CopyTextFormat::Binary { long.len() } else { 10 };
+            assert_eq!(row[0], Datum::text(&long[..wanted]), "{format:?}");
+            reader.settle();
+            assert_eq!((reader.kept(), reader.pending.capacity() < 4 * IDLE_CAPACITY_MAX), (0, true));
+        }
     }
 }

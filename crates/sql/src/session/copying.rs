@@ -41,6 +41,11 @@ impl CopyIn {
     pub(super) fn kept(&self) -> usize {
         self.reader.kept()
     }
+
+    /// The client is waited for.
+    pub(super) fn settle(&mut self) {
+        self.reader.settle();
+    }
 }
 
 /// Rows between two looks whether others are to have their turns.

@@ -156,6 +156,7 @@ impl Session {
         if self.script.is_none() {
             self.script_size = 0;
         }
+        self.copy_in.iter_mut().for_each(CopyIn::settle);
         if has_all {
             if self.copy_in.is_none() {
                 self.let_go_of_names();
