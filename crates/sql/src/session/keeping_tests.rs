@@ -304,6 +304,21 @@ fn an_idle_session_gives_up_plans_that_it_seldom_uses_where_much_is_kept() {
 }
 
 #[test]
+fn what_was_much_leaves_no_room_behind() {
+    let (mut bench, mut session, host) = table();
+    let mut out = Answer::default();
+    let name = |n: usize| format!("s{n}");
+    for n in 0..5000 {
+        bench.turn(|home| session.parse(home, &name(n), "", &[], &mut out)).unwrap();
+    }
+    left(&mut session, &host);
+    (1..5000).for_each(|n| session.close_statement(&name(n), &mut out));
+    assert!(session.statements.capacity() > 1000);
+    left(&mut session, &host);
+    assert!(session.statements.capacity() < 200 && session.statements.contains_key("s0"));
+}
+
+#[test]
 fn declared_parameters_are_counted() {
     let (mut bench, mut session, host) = table();
     let oids = vec![23; 65_535];

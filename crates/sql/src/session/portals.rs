@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::prepared::Portal;
+use super::prepared::{Portal, ROOM_MIN};
 
 #[derive(Default)]
 pub(super) struct Portals {
@@ -43,6 +43,13 @@ impl Portals {
         }
         self.take(name);
         self.put_back(name, Box::new(portal));
+    }
+
+    /// Gives back the room of many that are gone.
+    pub(super) fn trim(&mut self) {
+        if self.named.capacity() > ROOM_MIN.max(4 * self.named.len()) {
+            self.named.shrink_to_fit();
+        }
     }
 
     /// See [`Portal::kept`].

@@ -112,12 +112,21 @@ pub(super) const PARAMETER_SIZE: usize = 4 * size_of::<PgType>();
 const SHED_SIZE: usize = 512;
 /// What is more than that, and is not likely to be used again, is not kept for an idle client.
 const SHED_MIN: usize = 1 << 20;
+/// Room for so many things of a kind stays with an idle session.
+pub(super) const ROOM_MIN: usize = 64;
 /// A session that keeps no more does not look for what it could let go of.
 const SELDOM_MIN: usize = 256 << 10;
 /// Statements that were among the last so many uses are not seldom used.
 const RECENT_USES: u64 = 64;
 
 impl Statements {
+    /// Gives back the room of many that are gone.
+    pub(super) fn trim(&mut self) {
+        if self.by_name.capacity() > ROOM_MIN.max(4 * self.by_name.len()) {
+            self.by_name.shrink_to_fit();
+        }
+    }
+
     /// Of those that have a name.
     pub(super) fn kept(&self) -> usize {
         self.kept

@@ -157,6 +157,10 @@ impl Session {
             self.script_size = 0;
         }
         self.copy_in.iter_mut().for_each(CopyIn::settle);
+        self.statements.trim();
+        self.portals.trim();
+        self.transaction.open().into_iter().for_each(Open::trim);
+        self.settings.borrow_mut().trim();
         if has_all {
             if self.copy_in.is_none() {
                 self.let_go_of_names();

@@ -6,6 +6,7 @@ use base::{Nanos, Oid, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashSet;
 use types::{ByteaOutput, FormatContext, IntervalStyle};
 
+use super::prepared::ROOM_MIN;
 use super::role::ChosenRole;
 use super::{Reach, Timeouts, date_style, time_zone};
 use crate::parse::IsolationLevel;
@@ -501,6 +502,13 @@ impl Settings {
     /// What the settings take that the client has chosen, and what a rollback brings back.
     pub(super) fn kept(&self) -> usize {
         self.kept_size
+    }
+
+    /// Gives back the room of many changes that are gone.
+    pub(super) fn trim(&mut self) {
+        if self.changes.capacity() > ROOM_MIN.max(4 * self.changes.len()) {
+            self.changes.shrink_to_fit();
+        }
     }
 
     fn put(&mut self, key: Key, value: Option<Value>, lasting: Lasting) {

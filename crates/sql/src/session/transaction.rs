@@ -6,6 +6,7 @@ use base::{Nanos, SqlError, SqlResult, SqlState};
 use tenant::{CommitWait, Isolation, Savepoint, Txn, WriterWait};
 
 use super::analytic::AnalyticState;
+use super::prepared::ROOM_MIN;
 use super::run::Run;
 use super::setting::{Id, on_or_off};
 use super::utility::not_in_block;
@@ -106,6 +107,13 @@ impl Open {
     /// What it keeps of what its client said.
     pub(super) fn kept(&self) -> usize {
         self.savepoints_size
+    }
+
+    /// Gives back the room of many savepoints that are gone.
+    pub(super) fn trim(&mut self) {
+        if self.savepoints.capacity() > ROOM_MIN.max(4 * self.savepoints.len()) {
+            self.savepoints.shrink_to_fit();
+        }
     }
 
     /// Forgets the savepoints from number `at` on.

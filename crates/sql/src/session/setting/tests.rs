@@ -54,6 +54,17 @@ fn a_rollback_takes_every_change_back() {
 }
 
 #[test]
+fn changes_that_are_gone_leave_no_room_behind() {
+    let mut settings = settings();
+    for n in 0..1000 {
+        settings.set("my.own", Some(if n % 2 == 0 { "1" } else { "2" }), Lasting::Session).unwrap();
+    }
+    settings.roll_back_to(1);
+    settings.trim();
+    assert!(settings.changes.capacity() < 100, "{}", settings.changes.capacity());
+}
+
+#[test]
 fn a_changed_reported_setting_is_reported_once() {
     let mut settings = settings();
     settings.set("timezone", Some("Europe/Berlin"), Lasting::Session).unwrap();
