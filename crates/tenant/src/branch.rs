@@ -122,7 +122,7 @@ impl Txn {
 impl Tenant {
     /// Whether a transaction under way has part of its record in the log already: its commit must go to the same one.
     pub fn has_begun_a_record(&self) -> bool {
-        self.branch.as_ref().is_some_and(|branch| branch.redo.is_some())
+        self.ahead > 0 || self.branch.as_ref().is_some_and(|branch| branch.redo.is_some())
     }
 
     /// Gives `txn` a branch, in constant time. Waits while another transaction has one or changes the catalog.

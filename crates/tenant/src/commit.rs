@@ -105,7 +105,7 @@ impl Tenant {
             return Ok(Committed { wait_for, commit: None });
         }
         let commit = self.committed.next();
-        let (records, lsn) = match self.log_transaction(&txn, commit, redo) {
+        let (records, lsn) = match self.log_transaction(&mut txn, commit, redo) {
             Ok(logged) => logged,
             Err(error) => {
                 self.give_up(txn, give_way);
@@ -120,7 +120,7 @@ impl Tenant {
     /// Decides whether the transaction can commit, and appends its record; what that says of the catalog, and its position.
     fn log_transaction(
         &mut self,
-        txn: &Txn,
+        txn: &mut Txn,
         commit: CommitNo,
         redo: &mut dyn RedoSink,
     ) -> Result<(Vec<RecordChange>, Lsn), SqlError> {
@@ -229,17 +229,20 @@ impl Tenant {
 
     fn append_record(
         &mut self,
-        txn: &Txn,
+        txn: &mut Txn,
         commit: CommitNo,
         records: &[RecordChange],
         redo: &mut dyn RedoSink,
     ) -> Result<Lsn, SqlError> {
+        self.log_rest_ahead(txn, redo)?;
         let mut record = std::mem::take(&mut self.record_buffer);
-        let has_poured = self.has_poured(txn);
-        let mut writer = RecordWriter::part(&mut record, !has_poured);
+        let (has_poured, is_ahead) = (self.has_poured(txn), txn.ahead.is_some());
+        let mut writer = RecordWriter::part(&mut record, !has_poured && !is_ahead);
         write_records(&mut writer, records);
-        for tree in self.changed_trees(txn, Stage::BeforeBuilds) {
-            write_changes(&mut writer, txn, tree);
+        if !is_ahead {
+            for tree in self.trees_before_builds(txn) {
+                write_changes(&mut writer, txn, tree);
+            }
         }
         for build in builds_to_log(txn) {
             writer.build(build);
@@ -248,9 +251,12 @@ impl Tenant {
             }
         }
         txn.dropped_trees.iter().for_each(|tree| writer.drop_tree(*tree));
-        let lsn = match has_poured {
-            true => self.log_branch(txn, commit, &record, redo),
-            false => self.log(commit, &record, self.demand_of(txn), redo),
+        let lsn = if has_poured {
+            self.log_branch(txn, commit, &record, redo)
+        } else if is_ahead {
+            self.log_end(txn, commit, &record, redo)
+        } else {
+            self.log(commit, &record, self.demand_of(txn), redo)
         };
         self.keep_record_buffer(record);
         lsn
@@ -277,6 +283,11 @@ impl Tenant {
         redo.admit(record.len(), demand)?;
         self.space.note_logged(record.len());
         Ok(redo.append(self.id, commit, record))
+    }
+
+    /// Trees whose changes are in a record before anything is built from them, by id.
+    pub(crate) fn trees_before_builds(&self, txn: &Txn) -> Vec<TreeId> {
+        self.changed_trees(txn, Stage::BeforeBuilds)
     }
 
     /// Trees of the overlay whose changes are applied: not those that are gone by the transaction's end, unless a rewrite
@@ -654,6 +665,7 @@ impl Tenant {
     fn end(&mut self, mut txn: Txn, give_way: GiveWay<'_>) {
         let mut steps = Steps::new(give_way);
         self.give_up_kept(&mut txn);
+        self.give_up_ahead(&mut txn);
         self.release_pages(&txn);
         self.give_up_wait(&mut txn);
         for (tag, modes) in txn.held.split_off(0) {

@@ -24,6 +24,7 @@ mod kept;
 mod key_types;
 mod lock_list;
 pub mod locks;
+mod log_ahead;
 mod memory;
 mod overlay;
 mod passing;

@@ -221,7 +221,7 @@ impl Overlay {
 }
 
 impl Change {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Change::Put(value) => value.len(),
             Change::Delete => 0,

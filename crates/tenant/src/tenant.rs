@@ -83,6 +83,8 @@ pub struct Tenant {
     pub(crate) open_transactions: usize,
     /// One of them ends in this turn, or a panic came while one did.
     pub(crate) is_ending: bool,
+    /// Transactions that have part of their records in the log ahead of their commits.
+    pub(crate) ahead: usize,
     /// What they hold in memory.
     pub(crate) change_memory: ChangeMemory,
     /// Reused for each commit's record.
@@ -309,6 +311,7 @@ impl Tenant {
             newest_frozen: Weak::new(),
             open_transactions: 0,
             is_ending: false,
+            ahead: 0,
             change_memory: ChangeMemory::default(),
             record_buffer: Vec::new(),
         }
@@ -454,6 +457,7 @@ impl Tenant {
             read_only,
             implicit,
             overlay: Default::default(),
+            ahead: None,
             before: None,
             catalog: None,
             frozen: None,

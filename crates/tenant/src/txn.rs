@@ -12,6 +12,7 @@ use crate::foreign_key::PendingCheck;
 use crate::kept::Pieces;
 use crate::lock_list::LockList;
 use crate::locks::{LockMode, LockTag, Scope};
+use crate::log_ahead::Ahead;
 use crate::overlay::{Changes, Overlay, OverlayMark};
 use crate::reads::Reads;
 use crate::row::keys::{Key, KeyRange};
@@ -41,6 +42,8 @@ pub struct Txn {
     /// One statement that commits by itself: locks need to be in the table only once it has waited.
     pub(crate) implicit: bool,
     pub(crate) overlay: Overlay,
+    /// What of its record is in the log ahead of its commit.
+    pub(crate) ahead: Option<Ahead>,
     /// Its changes before those that the statement under way does not read; see [`crate::View::leave_out_changes`].
     pub(crate) before: Option<Before>,
     /// The catalog with the transaction's own DDL.

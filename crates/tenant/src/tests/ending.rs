@@ -1,10 +1,12 @@
-//! Ends of large transactions: when others have their turns, and what a panic leaves.
+//! Ends of large transactions: what is logged ahead of them, when others have their turns, and what a panic leaves.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 use crate::Demand;
+use crate::catalog::IndexColumn;
+use crate::ddl::NewIndex;
 
 fn two_tables() -> (Fixture, Oid, Oid) {
     let mut fixture = Fixture::new();
@@ -28,6 +30,81 @@ fn large(fixture: &mut Fixture, t: Oid, u: Oid) -> Txn {
     fill(fixture, &mut txn, t, 0..1000);
     fill(fixture, &mut txn, u, 0..500);
     txn
+}
+
+/// How many parts are logged before the commit.
+fn parts_ahead(fixture: &mut Fixture, txn: &mut Txn) -> usize {
+    let mut parts = 0;
+    while fixture.tenant.log_ahead(txn, &mut fixture.log).unwrap().is_some() {
+        assert!(fixture.tenant.has_begun_a_record());
+        parts += 1;
+    }
+    parts
+}
+
+#[test]
+fn a_large_record_is_logged_ahead_and_is_one_only_with_its_commit() {
+    let (mut fixture, t, u) = two_tables();
+    for id in [2000, 2001, 2002] {
+        fixture.insert(t, vec![int(id), text("before")]).unwrap();
+    }
+    let mut txn = large(&mut fixture, t, u);
+    // What is built is in no part, and builds on all that is.
+    let index = fixture.run(&mut txn, |view| {
+        let columns = vec![IndexColumn::ascending(1)];
+        let new = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+        view.ddl()?.create_index(t, new)
+    });
+    let index = index.unwrap();
+    fill(&mut fixture, &mut txn, t, 1000..1100);
+    fixture.run(&mut txn, |view| delete(view, t, &[int(2001)])).unwrap();
+    let before = fixture.log.records.len();
+    assert!(parts_ahead(&mut fixture, &mut txn) > 20);
+    assert_eq!(fixture.log.records.len(), before, "no record without its commit");
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.log.records.len(), before + 1);
+    assert!(!fixture.tenant.has_begun_a_record());
+
+    let (of_t, of_u) = (fixture.rows(t), fixture.rows(u));
+    assert_eq!((of_t.len(), of_u.len()), (1102, 500));
+    let mut replayed = fixture.replayed();
+    assert_eq!((replayed.rows(t), replayed.rows(u)), (of_t, of_u));
+    let by_index = |fixture: &mut Fixture| {
+        let rows = |view: &mut View<'_>| scan_rows(view, t, Some(index), KeyRange::all(), Direction::Forward);
+        fixture.auto(rows).unwrap()
+    };
+    assert_eq!(by_index(&mut replayed), by_index(&mut fixture));
+}
+
+#[test]
+fn what_is_logged_ahead_of_a_transaction_that_ends_otherwise_is_no_record() {
+    let (mut fixture, t, u) = two_tables();
+    let mut given_up = large(&mut fixture, t, u);
+    fixture.tenant.log_ahead(&mut given_up, &mut fixture.log).unwrap().expect("it has much");
+    fixture.tenant.abort(given_up);
+    assert!(!fixture.tenant.has_begun_a_record());
+
+    // One that goes on at once logs the rest with its commit.
+    let mut hasty = large(&mut fixture, t, u);
+    fixture.tenant.log_ahead(&mut hasty, &mut fixture.log).unwrap().expect("it has much");
+    fixture.tenant.commit(hasty, &mut fixture.log).unwrap();
+    let mut small = fixture.begin(1, Isolation::RepeatableRead);
+    fill(&mut fixture, &mut small, t, 5000..5010);
+    assert_eq!(parts_ahead(&mut fixture, &mut small), 0);
+    fixture.commit(small).unwrap();
+
+    // 40001, when all of it is there.
+    let mut late = fixture.begin(1, Isolation::Serializable);
+    fixture.run(&mut late, |view| all_rows(view, u)).unwrap();
+    fill(&mut fixture, &mut late, t, 6000..7000);
+    assert!(parts_ahead(&mut fixture, &mut late) > 10);
+    fixture.insert(u, vec![int(9), text("y")]).unwrap();
+    assert_eq!(fixture.commit(late).unwrap_err().state().as_str(), "40001");
+    assert!(!fixture.tenant.has_begun_a_record());
+
+    let rows = fixture.rows(t);
+    assert_eq!(rows.len(), 1010);
+    assert_eq!(fixture.replayed().rows(t), rows);
 }
 
 #[test]

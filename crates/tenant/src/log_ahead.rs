@@ -1,0 +1,167 @@
+//! The record of a large transaction, sent to the log part by part before its commit.
+//!
+//! What a transaction without a branch has changed becomes one record. Made at its commit a large one would be in memory twice more, once as a record and once
+//! in the log, and all that others append would wait until it is written. So its changes are logged before, each part when the one before is durable,
+//! and the commit adds the little that is left. Parts of a transaction that does not commit after all are no record.
+
+use std::fmt;
+use std::ops::Bound;
+
+use base::{CommitNo, Lsn, SqlResult, TreeId};
+
+use crate::overlay::Change;
+use crate::redo_record::RecordWriter;
+use crate::redo_sink::{RedoSet, RedoSink};
+use crate::row::keys::Key;
+use crate::space::Demand;
+use crate::tenant::Tenant;
+use crate::txn::Txn;
+
+/// Bytes of changes from which they are logged ahead, and of a part, but for its last change: what the log writes without being late for others.
+const PART_LEN: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+
+/// What is in the log of a transaction that has not committed.
+pub(crate) struct Ahead {
+    set: RedoSet,
+    /// The last change that is there.
+    last: (TreeId, Key),
+    /// All of them are.
+    is_whole: bool,
+    demand: Demand,
+}
+
+/// Changes that are logged together, by tree.
+struct Part<'t> {
+    changes: Vec<(TreeId, Vec<(&'t Key, &'t Change)>)>,
+    /// There are none behind it.
+    is_last: bool,
+}
+
+impl Part<'_> {
+    fn record(&self, is_first: bool) -> Vec<u8> {
+        let mut record = Vec::new();
+        let mut writer = RecordWriter::part(&mut record, is_first);
+        for (tree, changes) in self.changes.iter().filter(|(_, changes)| !changes.is_empty()) {
+            writer.changes(*tree, changes.iter().map(|(key, change)| (&key[..], *change)));
+        }
+        record
+    }
+
+    /// Its last change, and whether that is the last of all.
+    fn next(&self) -> ((TreeId, Key), bool) {
+        let mut last = self.changes.iter().rev().filter_map(|(tree, of_tree)| Some((*tree, of_tree.last()?)));
+        let (tree, (key, _)) = last.next().expect("a part has changes");
+        ((tree, Key::clone(key)), self.is_last)
+    }
+}
+
+impl fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ahead").field("is_whole", &self.is_whole).finish_non_exhaustive()
+    }
+}
+
+impl Tenant {
+    /// Logs some of what `txn` has changed, if that is much, and says which position is to be durable before the call is made again. `None` if there is
+    /// nothing to be logged ahead, or no more. Once something is, the transaction changes nothing and is committed or aborted.
+    ///
+    /// # Errors
+    /// 53100 and 58030 when the log takes no more.
+    pub fn log_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Option<Lsn>> {
+        let is_to_go_on = match &txn.ahead {
+            Some(ahead) => !ahead.is_whole,
+            None => !txn.branched && txn.overlay.bytes() >= PART_LEN,
+        };
+        if !is_to_go_on {
+            return Ok(None);
+        }
+        let part = self.next_part(txn).filter(|part| txn.ahead.is_some() || !part.is_last);
+        // What is one part would be no less by itself.
+        let Some(part) = part else { return Ok(None) };
+        let (record, next) = (part.record(txn.ahead.is_none()), part.next());
+        self.keep_locks(txn);
+        self.log_part_ahead(txn, &record, next, redo).map(Some)
+    }
+
+    /// Logs what is left where some of it is there.
+    pub(crate) fn log_rest_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<()> {
+        while txn.ahead.as_ref().is_some_and(|ahead| !ahead.is_whole) {
+            let part = self.next_part(txn).expect("there are more changes");
+            let (record, next) = (part.record(false), part.next());
+            self.log_part_ahead(txn, &record, next, redo)?;
+        }
+        Ok(())
+    }
+
+    /// What is to be logged next.
+    fn next_part<'t>(&self, txn: &'t Txn) -> Option<Part<'t>> {
+        let last = txn.ahead.as_ref().map(|ahead| &ahead.last);
+        let (mut changes, mut left) = (Vec::new(), PART_LEN);
+        for tree in self.trees_before_builds(txn) {
+            let behind = match last {
+                Some((there, _)) if tree < *there => continue,
+                Some((there, key)) if tree == *there => Bound::Excluded(key),
+                _ => Bound::Unbounded,
+            };
+            let of_tree = txn.overlay.changes().of(tree).expect("a changed tree has changes");
+            let mut some = Vec::new();
+            for (key, change) in of_tree.range::<Key, _>((behind, Bound::Unbounded)) {
+                if left == 0 {
+                    changes.push((tree, some));
+                    return Some(Part { changes, is_last: false });
+                }
+                left = left.saturating_sub(key.len() + change.len());
+                some.push((key, change));
+            }
+            changes.push((tree, some));
+        }
+        changes.retain(|(_, some)| !some.is_empty());
+        (!changes.is_empty()).then_some(Part { changes, is_last: true })
+    }
+
+    fn log_part_ahead(
+        &mut self,
+        txn: &mut Txn,
+        record: &[u8],
+        (last, is_whole): ((TreeId, Key), bool),
+        redo: &mut dyn RedoSink,
+    ) -> SqlResult<Lsn> {
+        let demand = txn.ahead.as_ref().map_or_else(|| self.demand_of(txn), |ahead| ahead.demand);
+        self.require_space(record.len(), demand)?;
+        redo.admit(record.len(), demand)?;
+        self.space.note_logged(record.len());
+        let mut set = match txn.ahead.take() {
+            Some(ahead) => ahead.set,
+            None => {
+                self.ahead += 1;
+                redo.begin_set(self.id)
+            }
+        };
+        let end = redo.append_to_set(&mut set, record);
+        txn.ahead = Some(Ahead { set, last, is_whole, demand });
+        Ok(end)
+    }
+
+    /// Appends the end of the record, and the commit.
+    pub(crate) fn log_end(
+        &mut self,
+        txn: &mut Txn,
+        commit: CommitNo,
+        record: &[u8],
+        redo: &mut dyn RedoSink,
+    ) -> SqlResult<Lsn> {
+        let demand = self.demand_of(txn);
+        self.require_space(record.len(), demand)?;
+        redo.admit(record.len(), demand)?;
+        self.space.note_logged(record.len());
+        let Ahead { mut set, .. } = txn.ahead.take().expect("some of it is in the log");
+        self.ahead -= 1;
+        redo.append_to_set(&mut set, record);
+        Ok(redo.commit_set(set, commit))
+    }
+
+    /// Gives up what is in the log of a transaction that does not commit.
+    pub(crate) fn give_up_ahead(&mut self, txn: &mut Txn) {
+        self.ahead -= usize::from(txn.ahead.take().is_some());
+    }
+}
