@@ -114,7 +114,7 @@ impl Connection {
             }
             Frontend::Sync => {
                 // What was put off to the end of the transaction takes as long as a statement does.
-                let called = if self.session.has_checks_due() {
+                let called = if self.session.ends_at_length() {
                     let outcome = self.long_turn(|session, home, out| session.sync(home, out)).await?;
                     self.told_of(message, outcome)
                 } else {

@@ -16,6 +16,9 @@ use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
 /// How long a commit that waits for its tenant's limit does so before it looks again.
 const LIMIT_LOOK: Nanos = Nanos::from_secs(1);
 
+/// What a transaction has changed that ends within a fraction of a millisecond.
+const ENDS_SOON_BYTES_MAX: usize = 32 << 10;
+
 /// Where the session stands.
 pub(super) enum Transaction {
     Idle,
@@ -132,9 +135,10 @@ impl Session {
         }
     }
 
-    /// Whether what ends its transaction makes checks first that were put off.
-    pub fn has_checks_due(&mut self) -> bool {
-        self.transaction.open().is_some_and(|open| open.txn.has_checks_due())
+    /// Whether to end its transaction may take long: there are checks that were put off until then, or much that it changed.
+    pub fn ends_at_length(&self) -> bool {
+        let takes_long = |txn: &Txn| txn.has_checks_due() || txn.changed_bytes() > ENDS_SOON_BYTES_MAX;
+        self.transaction.peek().is_some_and(|open| takes_long(&open.txn))
     }
 
     /// Whether a transaction of single messages waits for the next one. Before others have their turns then,
