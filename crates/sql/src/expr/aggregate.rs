@@ -354,11 +354,18 @@ impl Accumulator {
             }
             State::FloatMoments { count, sum, deviations } => {
                 let v = arith::to_f64(value).unwrap_or(f64::NAN);
+                let of_infinite = sum.is_infinite() || v.is_infinite();
                 *count += 1.0;
                 *sum += v;
                 if *count > 1.0 {
                     let off = v * *count - *sum;
                     *deviations += off * off / (*count * (*count - 1.0));
+                    if sum.is_infinite() || deviations.is_infinite() {
+                        if !of_infinite {
+                            return Err(arith::float_overflow());
+                        }
+                        *deviations = f64::NAN;
+                    }
                 } else if !v.is_finite() {
                     *deviations = f64::NAN;
                 }
@@ -543,8 +550,12 @@ impl Accumulator {
                     let apart = *sum / *count - more / rows;
                     *deviations += off + *count * rows * apart * apart / (*count + rows);
                 }
+                let of_infinite = sum.is_infinite() || more.is_infinite();
                 *count += rows;
                 *sum += more;
+                if (sum.is_infinite() || deviations.is_infinite()) && !of_infinite {
+                    return Err(arith::float_overflow());
+                }
             }
             (State::Pairs(pairs), parts) => {
                 let mut floats = parts.iter().map(|part| match part {
@@ -721,6 +732,28 @@ mod tests {
         assert_eq!(run(K::Sum, T::Int4, T::Int8, vec![]), "");
         let big = vec![Datum::Int8(i64::MAX), Datum::Int8(i64::MAX)];
         assert_eq!(run(K::Sum, T::Int8, T::Numeric, big), "18446744073709551614");
+    }
+
+    #[test]
+    fn deviations_beyond_the_range_are_an_error_and_of_infinities_unknown() {
+        let args = vec![BoundExpr::column(0, PgType::Float8, TypeMod::NONE)];
+        let (kind, ty) = (AggregateKind::VarSamp, PgType::Float8);
+        let call = AggregateCall { kind, args, distinct: false, filter: None, order_by: Vec::new(), ty };
+        let variance = |values: [f64; 2]| {
+            let add = |state: &mut Accumulator, value: f64| state.add(&[Datum::Float8(value)]);
+            let (mut of_all, mut head, mut tail) = (call.start(), call.start(), call.start());
+            let at_once = add(&mut of_all, values[0]).and_then(|()| add(&mut of_all, values[1]));
+            add(&mut head, values[0]).unwrap();
+            add(&mut tail, values[1]).unwrap();
+            let put_together = head.merge(&tail.parts());
+            assert_eq!(at_once, put_together, "{values:?}");
+            at_once.map(|()| [of_all, head].map(|state| state.finish().unwrap()))
+        };
+        let overflow = Err(arith::float_overflow());
+        assert_eq!(variance([1e308, 1e308]), overflow);
+        assert_eq!(variance([1e200, -1e200]), overflow);
+        let unknown = variance([f64::INFINITY, -1e200]).unwrap();
+        assert!(unknown.iter().all(|v| matches!(v, Datum::Float8(f) if f.is_nan())), "{unknown:?}");
     }
 
     #[test]
