@@ -306,6 +306,20 @@ fn an_idle_session_gives_up_plans_that_it_seldom_uses_where_much_is_kept() {
 }
 
 #[test]
+fn what_is_kept_behind_a_long_text_is_asked_for_as_well() {
+    let (mut bench, mut session, host) = table();
+    host.room.store(200 << 10, Ordering::Relaxed);
+    let (text, value) = (format!("SELECT '{}' || $1", "x".repeat(9000)), "x".repeat(150 << 10));
+    let mut out = Answer::default();
+    for _ in 0..2 {
+        bench.turn(|home| session.parse(home, "", &text, &[], &mut out)).unwrap();
+        let bound = bench.turn(|home| session.bind(home, bound("p", &[Some(value.as_bytes())]), &mut out));
+        assert!(matches!(bound, Err(Pause::Error(error)) if error.state() == SqlState::OUT_OF_MEMORY));
+        left(&mut session, &host);
+    }
+}
+
+#[test]
 fn what_was_much_leaves_no_room_behind() {
     let (mut bench, mut session, host) = table();
     let mut out = Answer::default();

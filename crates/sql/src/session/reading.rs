@@ -3,6 +3,7 @@
 //! What a session keeps, parsed or not, it tells its server ([`SessionHost::keep`]): before it grows, and what is left of it when it waits for its client. The
 //! server refuses what is more than the tenant may have; a text that is to be read then waits for others to let go of theirs, for a while.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ struct AtLength {
     statement: Underway,
     /// What the session keeps besides.
     kept: usize,
+    /// What was told last of both, if anything was.
+    told: Cell<Option<u64>>,
 }
 
 impl Reading for AtLength {
@@ -34,7 +37,8 @@ impl Reading for AtLength {
     }
 
     fn hold(&self, bytes: usize) -> SqlResult<()> {
-        self.host.keep((self.kept + bytes) as u64)
+        let wanted = (self.kept + bytes) as u64;
+        self.host.keep(wanted).map(|()| self.told.set(Some(wanted)))
     }
 }
 
@@ -47,8 +51,9 @@ impl Session {
         if sql.len() < LONG_TEXT_MIN {
             return Ok(parse::parse_script(sql)?);
         }
-        let read = parse::parse_script_at_length(sql, self.reading());
-        let statements = self.as_read(read)?;
+        let reading = self.reading();
+        let read = parse::parse_script_at_length(sql, reading.clone());
+        let statements = self.as_read(read, &reading)?;
         self.script_size = statements.iter().map(|statement| statement.size).sum();
         self.tell_kept();
         Ok(statements)
@@ -62,8 +67,9 @@ impl Session {
         if sql.len() < LONG_TEXT_MIN {
             return Ok(parse::parse_one(sql)?);
         }
-        let read = parse::parse_one_at_length(sql, self.reading());
-        let statement = self.as_read(read)?;
+        let reading = self.reading();
+        let read = parse::parse_one_at_length(sql, reading.clone());
+        let statement = self.as_read(read, &reading)?;
         self.progress.end();
         Ok(statement)
     }
@@ -74,15 +80,16 @@ impl Session {
         Box::new(move || host.is_to_end(&statement))
     }
 
-    fn reading(&self) -> Rc<dyn Reading> {
+    fn reading(&self) -> Rc<AtLength> {
         let (host, statement, kept) = (Arc::clone(&self.start.host), self.underway(), self.kept());
-        Rc::new(AtLength { host, statement, kept })
+        Rc::new(AtLength { host, statement, kept, told: Cell::default() })
     }
 
-    fn as_read<T>(&mut self, read: Result<T, Unread>) -> Result<T, Pause> {
+    fn as_read<T>(&mut self, read: Result<T, Unread>, reading: &AtLength) -> Result<T, Pause> {
         let waits = self.waits_for_room.take();
-        // More than what is left of it.
-        self.told = u64::MAX;
+        if let Some(told) = reading.told.get() {
+            self.told = told;
+        }
         if read.is_err() {
             self.tell_kept();
         }
