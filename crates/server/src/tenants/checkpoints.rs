@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState};
 use futures::channel::oneshot;
 use governor::AwaitedFor;
-use storage::{Checkpoint, FileError};
+use storage::Checkpoint;
 
 use super::Home;
 
@@ -32,28 +32,6 @@ pub(crate) enum Pace {
     Spread,
     /// Somebody waits for its end: the log is over its limit, or the server ends.
     Now,
-}
-
-/// Why a checkpoint failed.
-struct Failed {
-    error: SqlError,
-    /// A volume has no space: what was set aside may help. A file that has reached the largest size there is is full for a client, too, and needs none.
-    wants_space: bool,
-}
-
-impl From<SqlError> for Failed {
-    fn from(error: SqlError) -> Failed {
-        let wants_space = error.state() == SqlState::DISK_FULL;
-        Failed { error, wants_space }
-    }
-}
-
-impl From<FileError> for Failed {
-    fn from(error: FileError) -> Failed {
-        let message = format!("the tenant's data file cannot be written: {error}");
-        let wants_space = error.is_full_disk();
-        Failed { error: SqlError::new(tenant::state_of_file_error(&error), message), wants_space }
-    }
 }
 
 /// Bytes a second that a checkpoint in the background writes: 256 KiB, then 4 ms for others. 20 MiB of changed pages take
@@ -98,17 +76,19 @@ impl Home {
 
     async fn do_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
         let outcome = match self.try_checkpoint(pace).await {
-            Err(failed) if failed.wants_space && self.release_reserve() => self.try_checkpoint(pace).await,
+            Err(error) if error.state() == SqlState::DISK_FULL && self.release_reserve() => {
+                self.try_checkpoint(pace).await
+            }
             outcome => outcome,
         };
         if !self.is_checkpointing() {
             self.set_awaited(AwaitedFor::Room, false);
             self.set_awaited(AwaitedFor::Log, false);
         }
-        outcome.map_err(|failed| failed.error)
+        outcome
     }
 
-    async fn try_checkpoint(self: &Arc<Home>, pace: Pace) -> Result<(), Failed> {
+    async fn try_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
         self.settled().await;
         self.close_if_in_doubt();
         let incarnation = self.incarnation();
@@ -124,7 +104,7 @@ impl Home {
                 if self.incarnation() == incarnation {
                     self.note_checkpoint(Some(error.clone()));
                 }
-                return Err(error.into());
+                return Err(error);
             }
         };
         if pace == Pace::Spread {
@@ -135,7 +115,7 @@ impl Home {
         let of_now = self.is_of_now(&begun);
         let published = self.finish_checkpoint(begun);
         if of_now && self.log().writer().failure().is_none() {
-            self.note_checkpoint(outcome.as_ref().err().map(|failed| failed.error.clone()));
+            self.note_checkpoint(outcome.clone().err());
         }
         outcome?;
         if published {
@@ -158,13 +138,19 @@ impl Home {
         Ok(())
     }
 
-    async fn write_checkpoint(&self, begun: &mut Begun) -> Result<(), Failed> {
-        begun.checkpoint.write().await?;
+    async fn write_checkpoint(&self, begun: &mut Begun) -> SqlResult<()> {
+        let failed = |error: storage::FileError| {
+            SqlError::new(
+                tenant::state_of_file_error(&error),
+                format!("the tenant's data file cannot be written: {error}"),
+            )
+        };
+        begun.checkpoint.write().await.map_err(failed)?;
         self.wait_durable(begun.wait_for).await?;
         if !self.is_of_now(begun) {
-            return Err(SqlError::internal("the tenant was closed during its checkpoint").into());
+            return Err(SqlError::internal("the tenant was closed during its checkpoint"));
         }
-        begun.checkpoint.publish().await?;
+        begun.checkpoint.publish().await.map_err(failed)?;
         Ok(())
     }
 
@@ -172,28 +158,5 @@ impl Home {
         if let Some(shared) = self.shared_if_running() {
             shared.checkpoints.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-    use std::path::PathBuf;
-
-    use super::*;
-
-    #[test]
-    fn a_file_of_the_largest_size_wants_none_of_what_is_set_aside() {
-        let file = || PathBuf::from("t");
-        let of_disk =
-            |kind: io::ErrorKind| FileError::Io { file: file(), doing: "write", error: kind.into() };
-        let wants = |error: FileError| {
-            let failed = Failed::from(error);
-            (failed.error.state(), failed.wants_space)
-        };
-        assert_eq!(wants(of_disk(io::ErrorKind::StorageFull)), (SqlState::DISK_FULL, true));
-        assert_eq!(wants(FileError::Full { file: file() }), (SqlState::DISK_FULL, false));
-        assert_eq!(wants(of_disk(io::ErrorKind::Other)), (SqlState::IO_ERROR, false));
-        assert!(Failed::from(SqlError::new(SqlState::DISK_FULL, "of the log")).wants_space);
     }
 }

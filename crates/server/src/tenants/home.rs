@@ -25,7 +25,7 @@ use governor::{MemoryShare, Promise, TenantWorkMemory};
 use rustc_hash::FxHashMap;
 use sql::session::{QueryLimits, TempSpace};
 use storage::redo::RedoIndex;
-use storage::{FileError, Hurry, PageCounters, PageTally};
+use storage::{Hurry, PageCounters, PageTally};
 use tenant::{OpenError, PageRequest, Tenant};
 
 use crate::analytic_pool::AnalyticPool;
@@ -170,12 +170,7 @@ fn crashed() -> SqlError {
 }
 
 fn unreadable(error: &OpenError) -> SqlError {
-    let state = match error {
-        // Not for want of space that anybody could give.
-        OpenError::File(FileError::Full { .. }) => SqlState::PROGRAM_LIMIT_EXCEEDED,
-        other => other.state(),
-    };
-    SqlError::fatal(state, format!("the tenant cannot be opened: {error}"))
+    SqlError::fatal(error.state(), format!("the tenant cannot be opened: {error}"))
 }
 
 impl Home {
