@@ -390,6 +390,7 @@ impl SubqueryBinder for Binder<'_> {
         };
         let mut bound = self.bind_query(query, Some(outer))?;
         bound.plan.keyed = bound.plan.keyed_rows().map(Box::new);
+        bound.plan.is_volatile = self.is_changeable(&bound.plan);
         let columns = bound.columns.into_iter().map(|c| (c.ty, c.typmod, c.name)).collect();
         let correlated = bound.plan.correlated;
         self.subqueries.borrow_mut()[at] = Some(bound.plan);

@@ -106,6 +106,8 @@ pub struct SelectPlan {
     pub correlated: bool,
     /// How its rows can be found otherwise than by running it, if it is a subquery of an expression.
     pub keyed: Option<Box<KeyedRows>>,
+    /// Of a subquery of an expression: it locks rows or calls a volatile function, so that each run may give others.
+    pub is_volatile: bool,
     /// Rows looked at, estimated.
     pub cost: f64,
     /// Rows given out, estimated.

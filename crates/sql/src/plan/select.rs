@@ -544,6 +544,7 @@ impl Binder<'_> {
             locks,
             correlated,
             keyed: None,
+            is_volatile: false,
             cost,
             rows,
         })

@@ -9,7 +9,7 @@ use tenant::catalog::{Column, Identity, Privileges, ReferentialAction, Relation,
 use types::{Datum, TypeMod};
 
 use super::binder::{Binder, NamedRelation, object_name};
-use super::point_plan::{CascadePlan, CheckPlan, TableUse};
+use super::point_plan::{CascadePlan, CheckPlan, SelectPlan, TableUse};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, EmptyScope, ExprKind, Scope, SubqueryBinder, SubqueryExpr,
     SubqueryId, SubqueryTest, TableScope, Volatility, bind_expr, bind_sql_text, coerce_assignment,
@@ -244,6 +244,21 @@ impl Binder<'_> {
             values.push(coerce_assignment(expr, &column.name, column.ty, column.typmod, &ctx)?);
         }
         Ok(values)
+    }
+
+    /// Whether two runs of a query may differ: it locks rows, of which it may leave some out, or calls a volatile function.
+    pub(super) fn is_changeable(&self, plan: &SelectPlan) -> bool {
+        let mut found = !plan.locks.is_empty();
+        plan.for_each_expr(0, &mut |expr, _| {
+            found |= expr.volatility() == Volatility::Volatile;
+            expr.walk(&mut |node| {
+                if let ExprKind::Subquery(inner) = &node.kind {
+                    found |= self.with_subquery(inner.id, |plan| plan.is_volatile);
+                }
+                !found
+            });
+        });
+        found
     }
 
     /// Whether a subquery, or one within that was not `seen` yet, calls a volatile function.
