@@ -26,19 +26,37 @@ pub(crate) struct TreeState {
     pub(crate) dirty: bool,
 }
 
-/// All trees of a tenant. Clones are frozen: snapshots hold one.
+/// Trees whose numbers follow each other, kept together: a table's and its indexes' mostly are.
+const TOGETHER: u32 = 16;
+
+/// By the number of a tree within those that are kept together.
+type Together = [Option<TreeState>; TOGETHER as usize];
+
+/// All trees of a tenant. Clones are frozen: snapshots hold one. They share what did not change, so that one of very many trees costs little, and
+/// little is copied by the first change behind it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trees(Arc<FxHashMap<TreeId, TreeState>>);
+pub(crate) struct Trees(Arc<FxHashMap<u32, Arc<Together>>>);
+
+/// Where a tree is.
+fn place(tree: TreeId) -> (u32, usize) {
+    (tree.0 / TOGETHER, (tree.0 % TOGETHER) as usize)
+}
 
 impl Trees {
     /// A tree that has never been written to is empty.
     #[inline]
     pub(crate) fn get(&self, tree: TreeId) -> TreeState {
-        self.0.get(&tree).copied().unwrap_or_default()
+        self.find(tree).unwrap_or_default()
     }
 
     pub(crate) fn contains(&self, tree: TreeId) -> bool {
-        self.0.contains_key(&tree)
+        self.find(tree).is_some()
+    }
+
+    #[inline]
+    fn find(&self, tree: TreeId) -> Option<TreeState> {
+        let (group, at) = place(tree);
+        self.0.get(&group).and_then(|together| together[at])
     }
 
     #[inline]
@@ -47,15 +65,28 @@ impl Trees {
     }
 
     pub(crate) fn set(&mut self, tree: TreeId, state: TreeState) {
-        Arc::make_mut(&mut self.0).insert(tree, state);
+        let (group, at) = place(tree);
+        let together = Arc::make_mut(&mut self.0).entry(group).or_default();
+        Arc::make_mut(together)[at] = Some(state);
     }
 
     pub(crate) fn remove(&mut self, tree: TreeId) -> Option<TreeState> {
-        Arc::make_mut(&mut self.0).remove(&tree)
+        let removed = self.find(tree)?;
+        let (group, at) = place(tree);
+        let all = Arc::make_mut(&mut self.0);
+        let together = Arc::make_mut(all.get_mut(&group).expect("found above"));
+        together[at] = None;
+        if together.iter().all(Option::is_none) {
+            all.remove(&group);
+        }
+        Some(removed)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TreeId, TreeState)> + '_ {
-        self.0.iter().map(|(tree, state)| (*tree, *state))
+        self.0.iter().flat_map(|(group, together)| {
+            let states = (0..).zip(together.iter());
+            states.filter_map(move |(at, state)| Some((TreeId(group * TOGETHER + at), (*state)?)))
+        })
     }
 
     /// The trees that changed since they were last said to be clean.
@@ -67,7 +98,9 @@ impl Trees {
 
     /// The catalog has all of them as they are.
     pub(crate) fn set_clean(&mut self) {
-        Arc::make_mut(&mut self.0).values_mut().for_each(|state| state.dirty = false);
+        for (tree, state) in self.dirty() {
+            self.set(tree, TreeState { dirty: false, ..state });
+        }
     }
 }
 
@@ -93,5 +126,61 @@ impl ReadPages for Pages<'_> {
             Pages::Live(pages) => pages.page_of_scan(no, ahead),
             Pages::Frozen(pages) => pages.page_of_scan(no, ahead),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn state(n: u64) -> TreeState {
+        TreeState { root: TreeRoot(None), entries: n, dirty: n.is_multiple_of(2) }
+    }
+
+    fn all(trees: &Trees) -> BTreeMap<TreeId, TreeState> {
+        trees.iter().collect()
+    }
+
+    #[test]
+    fn clones_stay_as_they_were_and_share_what_did_not_change() {
+        let (mut trees, mut model) = (Trees::default(), BTreeMap::new());
+        let mut clones = Vec::new();
+        let mut at = 1u64;
+        for n in 0..4000 {
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let tree = TreeId((at >> 33) as u32 % 500);
+            if n % 3 == 0 {
+                assert_eq!(trees.remove(tree), model.remove(&tree));
+            } else {
+                trees.set(tree, state(n));
+                model.insert(tree, state(n));
+            }
+            assert_eq!(trees.get(tree), model.get(&tree).copied().unwrap_or_default());
+            assert_eq!(trees.contains(tree), model.contains_key(&tree));
+            if n % 400 == 0 {
+                clones.push((trees.clone(), model.clone()));
+            }
+        }
+        for (clone, model) in &clones {
+            assert_eq!(all(clone), *model);
+        }
+        let dirty: Vec<_> = model.iter().filter(|(_, state)| state.dirty).map(|(t, s)| (*t, *s)).collect();
+        assert_eq!(trees.dirty(), dirty);
+        let before = trees.clone();
+        trees.set_clean();
+        assert!(trees.dirty().is_empty() && before.dirty() == dirty);
+
+        let before = trees.clone();
+        trees.set(TreeId(7), state(1));
+        let shared =
+            trees.0.iter().filter(|(group, own)| before.0.get(group).is_some_and(|b| Arc::ptr_eq(b, own)));
+        assert_eq!(shared.count(), trees.0.len() - 1);
+        for tree in model.keys() {
+            trees.remove(*tree);
+        }
+        trees.remove(TreeId(7));
+        assert!(trees.0.is_empty(), "what is gone takes nothing");
     }
 }
