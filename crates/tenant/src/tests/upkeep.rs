@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
 
 use base::{IoClass, Nanos, VolumeNo};
 use env::{GateStep, HeldIo, IoAccount, IoArrival, IoGate, IoTicket, Reactor};
@@ -25,6 +27,16 @@ impl IoGate for Noting {
     }
 }
 
+/// Whether what is driven asked to be polled again.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Woken>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 struct Gated {
     reactor: Reactor,
     noted: Rc<RefCell<Vec<IoClass>>>,
@@ -33,13 +45,17 @@ struct Gated {
 impl Gated {
     fn drive<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
-        let mut cx = Context::from_waker(Waker::noop());
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut cx = Context::from_waker(&waker);
         self.reactor.enter(|| {
             loop {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
                     return output;
                 }
-                self.reactor.turn(None).expect("the reactor turns");
+                if !woken.0.swap(false, Ordering::Relaxed) {
+                    self.reactor.turn(None).expect("the reactor turns");
+                }
             }
         })
     }
