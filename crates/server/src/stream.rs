@@ -7,6 +7,8 @@ use std::sync::Arc;
 use env::Socket;
 use sql::session::TlsRow;
 
+use crate::executor;
+
 /// Ciphertext held back before it is sent.
 const TLS_PIECE_LEN: usize = 64 << 10;
 /// Longest piece that goes out unwatched: its buffer stays with the socket while the session is idle.
@@ -208,6 +210,10 @@ impl Tls {
             self.connection.writer().write_all(&self.clear[self.clear_at..piece_end])?;
             self.clear_at = piece_end;
             self.send_out(socket).await?;
+            // Each piece may have been sent without a wait.
+            if executor::poll_elapsed() >= executor::TURN_MAX {
+                executor::yield_now().await;
+            }
         }
         self.clear.clear();
         self.clear_at = 0;
