@@ -22,7 +22,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("octet_length", &[TEXT], INT4, octet_length),
     FunctionDef::new("octet_length", &[BYTEA], INT4, octet_length),
     FunctionDef::new("octet_length", &[BPCHAR], INT4, octet_length),
-    FunctionDef::new("bit_length", &[TEXT], INT4, |a, _| Ok(Datum::Int4(text(&a[0])?.len() as i32 * 8))),
+    FunctionDef::new("bit_length", &[TEXT], INT4, bit_length),
+    FunctionDef::new("bit_length", &[BYTEA], INT4, bit_length),
     FunctionDef::new("substr", &[TEXT, INT4], TEXT, substring),
     FunctionDef::new("substr", &[TEXT, INT4, INT4], TEXT, substring),
     FunctionDef::new("substring", &[TEXT, INT4], TEXT, substring),
@@ -128,6 +129,10 @@ fn octet_length(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         Datum::Bytea(b) => b.len(),
         d => text(d)?.len(),
     } as i32))
+}
+
+fn bit_length(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(types::arith::mul(&octet_length(args, ctx)?, &Datum::Int4(8))?)
 }
 
 /// The other case of a character where that is one character too: as the C library has it, whose words are as long as before.
