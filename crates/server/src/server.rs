@@ -171,6 +171,7 @@ impl Server {
             cpu_meters: governing.cpu.meters().clone(),
             victims: VictimChoice::default(),
             redo,
+            log_reading: Arc::default(),
             head_starts,
             reception: Arc::new(ReceptionCounts::default()),
             checkpoints: AtomicU64::new(0),
@@ -443,7 +444,7 @@ impl Flushing {
                 env::sleep(LOG_RETRY).await;
                 let Some(shared) = self.shared.get().and_then(Weak::upgrade) else { return };
                 let forgotten = match self.flusher.seal().await {
-                    Ok(()) => tenants::forget_lost(&shared, worker),
+                    Ok(()) => tenants::forget_lost(&shared, worker).await,
                     Err(error) => Err(error),
                 };
                 match forgotten {

@@ -91,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) reserves: Vec<Arc<SpaceReserve>>,
     /// What the logs of earlier starts hold.
     pub(crate) redo: RedoIndex,
+    /// Held by the thread that reads the logs for a tenant that is reopened.
+    pub(crate) log_reading: Arc<Mutex<()>>,
     pub(crate) head_starts: HeadStarts,
     pub(crate) reception: Arc<ReceptionCounts>,
     pub(crate) checkpoints: AtomicU64,

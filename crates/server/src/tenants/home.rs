@@ -723,7 +723,8 @@ impl Home {
             None => {
                 let appended = self.cell.with(|state| state.log.appended());
                 self.wait_durable(appended).await?;
-                read_logs_for(&shared, self.id).map_err(|error| unreadable(&error.into()))?
+                let read = read_logs_for(&shared, self.id).await;
+                read.map_err(|error| unreadable(&error.into()))?
             }
         };
         self.replay(&redo, &mut tenant).await?;

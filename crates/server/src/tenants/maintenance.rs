@@ -4,10 +4,12 @@
 //! One task a worker looks at its open tenants once a second, so closed ones cost nothing. What takes more than a look is a task of the tenant,
 //! and those go on side by side: what a tenant may read, write and compute a second holds up its own.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, PoisonError};
 
 use base::{ByteCount, Nanos, TenantId, WorkerId};
-use storage::redo::{RedoError, RedoIndex};
+use futures::channel::oneshot;
+use storage::redo::{LogDir, RedoError, RedoIndex};
 
 use super::Home;
 use super::checkpoints::Pace;
@@ -94,9 +96,9 @@ async fn tend(shared: &Shared, home: &Arc<Home>) {
 }
 
 /// Has every open tenant of a worker whose log failed and is sealed forget what is in memory, which may be more than is
-/// durable. Reads all logs, blocking. At home only.
-pub(crate) fn forget_lost(shared: &Arc<Shared>, worker: WorkerId) -> Result<(), RedoError> {
-    let redo = read_logs(|| shared.log_dir.read_again())?;
+/// durable. Reads all logs first; after that no turn passes to others until it returns. At home only.
+pub(crate) async fn forget_lost(shared: &Arc<Shared>, worker: WorkerId) -> Result<(), RedoError> {
+    let redo = read_aside(shared, LogDir::read_again).await?;
     for home in shared.workers[usize::from(worker.0)].open_homes() {
         // One that is just coming here has nothing in this log.
         if home.is_here() {
@@ -118,9 +120,31 @@ fn read_logs(read: impl Fn() -> Result<RedoIndex, RedoError>) -> Result<RedoInde
     read()
 }
 
-/// What the logs hold of a tenant that is not open, and maybe of others. Blocks if they are to be read.
-pub(super) fn read_logs_for(shared: &Shared, tenant: TenantId) -> Result<RedoIndex, RedoError> {
-    read_logs(|| shared.log_dir.read_again_for(tenant))
+/// What the logs hold of a tenant that is not open, and maybe of others. They are read for one tenant at a time: that may serve the next one.
+pub(super) async fn read_logs_for(shared: &Shared, tenant: TenantId) -> Result<RedoIndex, RedoError> {
+    if let Some(known) = shared.log_dir.known_of(tenant) {
+        return Ok(known);
+    }
+    let reading = shared.log_reading.clone();
+    let read = move |logs: &LogDir| {
+        let _alone = reading.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.read_again_for(tenant)
+    };
+    read_aside(shared, read).await
+}
+
+/// Reads the logs on a thread of its own: a gigabyte takes a second.
+async fn read_aside(
+    shared: &Shared,
+    read: impl Fn(&LogDir) -> Result<RedoIndex, RedoError> + Send + 'static,
+) -> Result<RedoIndex, RedoError> {
+    let (tell, told) = oneshot::channel();
+    let logs = shared.log_dir.clone();
+    // Whoever asked may be gone.
+    let body = move || drop(tell.send(read_logs(|| read(&logs))));
+    let failed = |error| RedoError::Io { file: shared.config.log_dir(), doing: "reading the logs", error };
+    shared.env.threads.spawn("read-logs", None, Box::new(body)).map_err(failed)?;
+    told.await.unwrap_or_else(|_| Err(failed(io::Error::other("its thread has ended"))))
 }
 
 /// Checkpoints every open tenant of worker `index`.

@@ -227,19 +227,24 @@ impl LogDir {
         Ok(index)
     }
 
-    /// As [`LogDir::read_again`] for one tenant that is not open. What was read a moment ago serves too, if it has all that is durable of the
-    /// tenant; and nothing is read where its root covers all of that.
+    /// As [`LogDir::read_again`] for one tenant that is not open, if [`LogDir::known_of`] knows nothing.
     pub fn read_again_for(&self, tenant: TenantId) -> Result<RedoIndex, RedoError> {
-        let newest = self.state().live.values().filter_map(|live| live.pins.get(&tenant)).max().copied();
-        let Some(newest) = newest else { return Ok(RedoIndex::default()) };
-        if let Some(Lately { index, .. }) = &*self.lately()
-            && index.last_commit(tenant).is_some_and(|last| last >= newest)
-        {
-            return Ok(index.clone());
+        if let Some(known) = self.known_of(tenant) {
+            return Ok(known);
         }
         let index = self.read_again()?;
         *self.lately() = Some(Lately { index: index.clone(), looks: 0 });
         Ok(index)
+    }
+
+    /// What serves for a tenant that is not open without reading the logs: what was read a moment ago, if it has all that is durable of the tenant,
+    /// and nothing where its root covers all of that.
+    pub fn known_of(&self, tenant: TenantId) -> Option<RedoIndex> {
+        let newest = self.state().live.values().filter_map(|live| live.pins.get(&tenant)).max().copied();
+        let Some(newest) = newest else { return Some(RedoIndex::default()) };
+        let lately = self.lately();
+        let index = &lately.as_ref()?.index;
+        index.last_commit(tenant).is_some_and(|last| last >= newest).then(|| index.clone())
     }
 
     fn lately(&self) -> MutexGuard<'_, Option<Lately>> {
