@@ -8,6 +8,7 @@ mod branch;
 mod bytes;
 mod change_charge;
 mod checkpoint;
+mod cold_leaf;
 mod corrupt;
 mod data_file;
 mod file_error;
