@@ -336,11 +336,8 @@ impl Binder<'_> {
                 return Ok(negate(coerce_condition(self.bind(expr)?, "NOT", self.ctx)?));
             }
             UnaryOperator::Minus => {
-                if let Expr::Value(value) = expr
-                    && let Value::Number(text, _) = &value.value
-                {
-                    // So that the least bigint is one.
-                    return number(&format!("-{text}"), self.ctx);
+                if let Some(negated) = negated_number(expr) {
+                    return number(&negated, self.ctx);
                 }
                 "-"
             }
@@ -733,6 +730,24 @@ pub(super) fn unnest(expr: &Expr) -> &Expr {
 /// A literal whose type is not known yet.
 pub(super) fn unknown(text: &str) -> BoundExpr {
     BoundExpr::constant(Datum::Text(CompactString::new(text)), PgType::Unknown)
+}
+
+/// The text of a number behind a minus sign: a constant with the sign, so that the least bigint is one, and another sign takes it away.
+fn negated_number(mut expr: &Expr) -> Option<String> {
+    let mut is_negative = true;
+    loop {
+        expr = match unnest(expr) {
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+                is_negative = !is_negative;
+                expr
+            }
+            Expr::Value(value) => {
+                let Value::Number(text, _) = &value.value else { return None };
+                return Some(if is_negative { format!("-{text}") } else { text.to_string() });
+            }
+            _ => return None,
+        }
+    }
 }
 
 fn number(text: &str, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
