@@ -411,15 +411,22 @@ fn answers_that_are_not_read_are_bounded_for_a_tenant() {
     server.create_tenant("acme");
     let pause = |ms| std::thread::park_timeout(std::time::Duration::from_millis(ms));
     // More than sockets hold, of which two fit.
-    let mut sessions: Vec<_> = (0..4)
-        .map(|_| {
-            let mut session = server.connect("acme", "acme", "pw").unwrap();
-            session.start_query("SELECT repeat('x', 4000000)");
-            pause(200);
-            session
-        })
-        .collect();
-    pause(5300);
+    let enter = |_| server.connect("acme", "acme", "pw").unwrap();
+    let mut sessions: Vec<_> = (0..5).map(enter).collect();
+    let mut fifth = sessions.pop().unwrap();
+    let started = sessions.iter_mut().map(|session| {
+        session.start_query("SELECT repeat('x', 4000000)");
+        pause(200);
+        Instant::now()
+    });
+    let third = started.collect::<Vec<_>>()[2];
+    // Two more may be read soon; and so much for that.
+    let began = Instant::now();
+    fifth.start_query("SELECT repeat('x', 4000000)");
+    let error = fifth.answer().error.expect("told");
+    assert_eq!((error.state, error.severity.as_str()), (SqlState::OUT_OF_MEMORY, "FATAL"));
+    assert!(began.elapsed().as_secs() < 3);
+    pause(5300 - u64::try_from(third.elapsed().as_millis()).unwrap());
     for (number, session) in sessions[..3].iter_mut().enumerate() {
         assert_eq!(session.answer().rows.len(), 1, "what was sent stays sent");
         if number < 2 {

@@ -26,7 +26,8 @@ use crate::tenants::restoring::Restoring;
 const OUTPUT_LEN_MAX: usize = 64 << 10;
 /// Capacity of the input buffer an idle session keeps.
 const IDLE_INPUT_CAPACITY_MAX: usize = 1 << 10;
-/// An answer that the point path may give to any query waits to be read although there is no room for it, but not for long.
+/// An answer that the point path may give to any query waits to be read although there is no room for it, but not for long, and
+/// within a bound of its own.
 const READ_SOON_LEN_MAX: usize = 4 << 20;
 const READ_TIME_MAX: base::Nanos = base::Nanos::from_secs(5);
 /// How long the last words to a client may take.
@@ -63,6 +64,7 @@ pub(super) struct Connection {
     pub(super) input: Vec<u8>,
     pub(super) long_input: Arc<LongInput>,
     answers: LongInput,
+    read_soon: LongInput,
     pub(super) output: Output,
     pub(super) conversation: Conversation,
     pub(super) session: Session,
@@ -123,7 +125,7 @@ async fn serve_noted(
     let output = Output::new(std::mem::take(&mut client.output));
     let watch = Arc::new(Watch::new(home.statement_limits(), &shared.runaways, &control));
     let long_input = shared.sessions.long_input(&control);
-    let answers = shared.sessions.answers(&control);
+    let (answers, read_soon) = shared.sessions.answers(&control);
     let counted = Counted { table: home.statements().clone(), used: used.clone() };
     let host =
         Host::new(shared.clone(), control.clone(), watch.clone(), Some(counted), Some(long_input.clone()));
@@ -146,6 +148,7 @@ async fn serve_noted(
         input: client.input,
         long_input,
         answers,
+        read_soon,
         output,
         conversation: Conversation::new(),
         session,
@@ -427,7 +430,7 @@ impl Connection {
         let _idle = self.idle_branch();
         let (mut read_until, mut refused) = (None, None);
         if let Err(error) = self.answers.wait_to_send(out.len()) {
-            if out.len() > READ_SOON_LEN_MAX {
+            if out.len() > READ_SOON_LEN_MAX || self.read_soon.wait_to_send(out.len()).is_err() {
                 return Err(error.into());
             }
             (read_until, refused) = (Some(env::now() + READ_TIME_MAX), Some(error));
@@ -435,6 +438,7 @@ impl Connection {
         match self.control.race_to_end(read_until, self.stream.send(out)).await {
             Ok((Ok(()), out)) => {
                 self.answers.wait_to_send(0)?;
+                self.read_soon.wait_to_send(0)?;
                 self.output.reuse(out);
                 Ok(())
             }

@@ -321,6 +321,8 @@ pub(crate) struct Sessions {
     long_inputs: LongInputs,
     /// Of answers, beside those: who is slow to read keeps nobody from sending.
     answers: LongInputs,
+    /// And of those for which there is no room there, and which are to be read soon.
+    read_soon: LongInputs,
     inner: Mutex<Inner>,
 }
 
@@ -330,6 +332,7 @@ struct OfTenant {
     count: usize,
     long_input: Came,
     answers: Came,
+    read_soon: Came,
 }
 
 struct Inner {
@@ -348,6 +351,7 @@ impl Sessions {
             env: env.clone(),
             long_inputs: LongInputs::new(config.memory),
             answers: LongInputs::new(config.memory),
+            read_soon: LongInputs::new(config.memory),
             inner: Mutex::new(Inner {
                 by_id: FxHashMap::default(),
                 by_tenant: FxHashMap::default(),
@@ -468,10 +472,11 @@ impl Sessions {
         Arc::new(self.long_inputs.of_session(&came))
     }
 
-    /// What of its answers may wait for the client of a session that has its place.
-    pub(super) fn answers(&self, control: &Control) -> LongInput {
-        let waits = self.lock().by_tenant.entry(control.tenant).or_default().answers.clone();
-        self.answers.of_session(&waits)
+    /// What of its answers may wait for the client of a session that has its place, and what beside that for a short while.
+    pub(super) fn answers(&self, control: &Control) -> (LongInput, LongInput) {
+        let mut inner = self.lock();
+        let OfTenant { answers, read_soon, .. } = inner.by_tenant.entry(control.tenant).or_default();
+        (self.answers.of_session(answers), self.read_soon.of_session(read_soon))
     }
 
     /// Has what a tenant's sessions wait for, or those of all, look anew what it is held to.
