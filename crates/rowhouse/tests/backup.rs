@@ -221,20 +221,30 @@ fn a_backup_that_is_told_to_end_leaves_nothing() {
         assert!(told.expect("kill can be run").success());
         assert!(!backup.wait().expect("it ends").success(), "{signal}");
         assert_eq!(there(), 0, "{signal}");
-        // One whose reader stands still.
-        let mut backup = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
-            .args(["backup", "--url", &url, "--tenant", "acme", "--to", "-"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the binary can be run");
-        let unread = backup.stdout.as_mut().expect("it is a pipe");
-        unread.read_exact(&mut [0; 1]).expect("a backup begins");
-        std::thread::sleep(Duration::from_millis(300));
-        let told = Command::new("kill").args([signal, &backup.id().to_string()]).status();
-        assert!(told.expect("kill can be run").success());
-        eventually("it ends", || backup.try_wait().expect("it is a child").is_some());
     }
+}
+
+/// By SIGTERM: a program that was started with SIGINT ignored, as what a script begins in the background, is to go on ignoring it.
+#[test]
+fn a_backup_that_nobody_reads_ends_when_it_is_told_to() {
+    let server = Server::with_acme();
+    run(async {
+        let rows = "CREATE TABLE t (id int PRIMARY KEY, v text);
+                    INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 3000) g";
+        server.owner("acme").await.batch_execute(rows).await.expect("rows can be made");
+    });
+    let mut backup = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["backup", "--url", &server.url("admin", "rowhouse"), "--tenant", "acme", "--to", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary can be run");
+    let unread = backup.stdout.as_mut().expect("it is a pipe");
+    unread.read_exact(&mut [0; 1]).expect("a backup begins");
+    std::thread::sleep(Duration::from_millis(300));
+    let told = Command::new("kill").args(["-TERM", &backup.id().to_string()]).status();
+    assert!(told.expect("kill can be run").success());
+    eventually("it ends", || backup.try_wait().expect("it is a child").is_some());
 }
 
 #[test]
