@@ -8,7 +8,6 @@ mod branch;
 mod bytes;
 mod change_charge;
 mod checkpoint;
-mod cold_leaf;
 mod corrupt;
 mod data_file;
 mod file_error;

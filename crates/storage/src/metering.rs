@@ -151,9 +151,9 @@ impl PageMap {
                 version.set_uses(if was_used { uses.touched() } else { uses });
             }
         };
-        self.current.warm_entry(no).into_iter().for_each(forget);
+        self.current.entry(no).into_iter().for_each(forget);
         if let Some(branch) = &self.branch {
-            branch.other.warm_entry(no).into_iter().for_each(forget);
+            branch.other.entry(no).into_iter().for_each(forget);
         }
     }
 
