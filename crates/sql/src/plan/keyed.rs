@@ -2,7 +2,7 @@
 //! u.a = t.a)`. Run for each row they read the table as often as there are rows.
 
 use super::join_order::hash_pair;
-use super::point_plan::{AccessPath, DistinctPlan, KeyPart, NodeKind, SelectPlan};
+use super::point_plan::{AccessPath, KeyPart, NodeKind, SelectPlan};
 use crate::expr::{BoundExpr, CompareOp, ExprKind, Volatility};
 
 /// How the rows of a subquery are put into a table, once for the statement, and found there for each row around it.
@@ -22,14 +22,8 @@ impl SelectPlan {
     pub(super) fn keyed_rows(&self) -> Option<KeyedRows> {
         let NodeKind::Scan(scan) = &self.from.kind else { return None };
         let shows_values = |expr: &BoundExpr| matches!(expr.kind, ExprKind::Column(_) | ExprKind::Const(_));
-        let is_plain = self.correlated
-            && self.aggregate.is_none()
-            && matches!(self.distinct, DistinctPlan::No)
-            && self.sort.is_empty()
-            && self.limit.is_none()
-            && self.offset.is_none()
-            && self.locks.is_empty()
-            && self.project.iter().all(shows_values);
+        let is_plain =
+            self.correlated && self.takes_rows_as_they_come() && self.project.iter().all(shows_values);
         if !is_plain || depends_on_others(&scan.path) {
             return None;
         }

@@ -484,8 +484,12 @@ impl SelectPlan {
             &self.from.kind,
             NodeKind::Function { function: TableFunction::Series { .. }, ordinality: false, .. }
         );
-        (is_series || self.from.is_one_scan())
-            && self.aggregate.is_none()
+        (is_series || self.from.is_one_scan()) && self.takes_rows_as_they_come()
+    }
+
+    /// Whether it does nothing with the rows of its FROM but to show what is asked of each.
+    pub(super) fn takes_rows_as_they_come(&self) -> bool {
+        self.aggregate.is_none()
             && matches!(self.distinct, DistinctPlan::No)
             && self.sort.is_empty()
             && self.limit.is_none()
