@@ -198,14 +198,22 @@ fn a_backup_into_a_pipe_leaves_the_pipe() {
     );
 }
 
-#[test]
-fn a_backup_that_is_told_to_end_leaves_nothing() {
+/// A server whose tenant has so many rows of a kilobyte.
+fn with_kilobytes(rows: u32) -> Server {
     let server = Server::with_acme();
     run(async {
-        let rows = "CREATE TABLE t (id int PRIMARY KEY, v text);
-                    INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 30000) g";
-        server.owner("acme").await.batch_execute(rows).await.expect("rows can be made");
+        let rows = format!(
+            "CREATE TABLE t (id int PRIMARY KEY, v text);
+             INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, {rows}) g"
+        );
+        server.owner("acme").await.batch_execute(&rows).await.expect("rows can be made");
     });
+    server
+}
+
+#[test]
+fn a_backup_that_is_told_to_end_leaves_nothing() {
+    let server = with_kilobytes(30_000);
     let url = server.url("admin", "rowhouse");
     for signal in ["-INT", "-TERM"] {
         let (dir, file) = folder();
@@ -227,12 +235,7 @@ fn a_backup_that_is_told_to_end_leaves_nothing() {
 /// By SIGTERM: a program that was started with SIGINT ignored, as what a script begins in the background, is to go on ignoring it.
 #[test]
 fn a_backup_that_nobody_reads_ends_when_it_is_told_to() {
-    let server = Server::with_acme();
-    run(async {
-        let rows = "CREATE TABLE t (id int PRIMARY KEY, v text);
-                    INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 3000) g";
-        server.owner("acme").await.batch_execute(rows).await.expect("rows can be made");
-    });
+    let server = with_kilobytes(3_000);
     let mut backup = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
         .args(["backup", "--url", &server.url("admin", "rowhouse"), "--tenant", "acme", "--to", "-"])
         .stdout(Stdio::piped())
