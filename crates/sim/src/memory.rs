@@ -78,7 +78,7 @@ impl Memory {
             self.turn_max.set(self.turn_max.get().max(after.0.saturating_sub(before.0)));
             self.peak.set(self.peak.get().max(after.0.saturating_sub(self.unserved())));
             if self.budget.has_room() {
-                self.forgiven.set((self.budget.overdrafts(), self.budget.writes_over()));
+                self.forgiven.set((self.budget.overdrafts(), self.budget.turns_over()));
             }
         }
         result
@@ -88,8 +88,7 @@ impl Memory {
     /// on after it had waited in vain.
     fn unserved(&self) -> u64 {
         let (overdrafts, writes) = self.forgiven.get();
-        let (overdrafts, writes) =
-            (self.budget.overdrafts() - overdrafts, self.budget.writes_over() - writes);
+        let (overdrafts, writes) = (self.budget.overdrafts() - overdrafts, self.budget.turns_over() - writes);
         overdrafts * PAGE_SIZE as u64 + writes * self.turn_max.get()
     }
 

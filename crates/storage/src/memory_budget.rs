@@ -119,7 +119,7 @@ pub struct MemoryBudget {
     overdraft: AtomicU64,
     overdrafts: AtomicU64,
     /// Times that a writer went on without room.
-    writes_over: AtomicU64,
+    turns_over: AtomicU64,
     evicted: AtomicU32,
     /// Evictors were told of the present pressure.
     pressed: AtomicBool,
@@ -166,7 +166,7 @@ impl MemoryBudget {
             holds: HoldPool::new(limit / HELD_PART / PAGE, ByteCount(limit - 2 * headroom)),
             overdraft: AtomicU64::new(0),
             overdrafts: AtomicU64::new(0),
-            writes_over: AtomicU64::new(0),
+            turns_over: AtomicU64::new(0),
             evicted: AtomicU32::new(0),
             pressed: AtomicBool::new(false),
             tenants_pressed: (0..evictors).map(|_| AtomicBool::new(false)).collect(),
@@ -236,14 +236,14 @@ impl MemoryBudget {
         self.overdrafts.load(Ordering::Relaxed)
     }
 
-    /// Times that a transaction went on to change pages although there was no room, because it had waited for some often enough.
-    pub fn writes_over(&self) -> u64 {
-        self.writes_over.load(Ordering::Relaxed)
+    /// Times that a transaction went on to change pages, or to read within its turn, although there was no room, because it had waited for some often enough.
+    pub fn turns_over(&self) -> u64 {
+        self.turns_over.load(Ordering::Relaxed)
     }
 
-    /// Notes that a transaction goes on to change pages although there is no room.
-    pub fn count_write_over(&self) {
-        self.writes_over.fetch_add(1, Ordering::Relaxed);
+    /// Notes that a transaction goes on to change pages, or to read within its turn, although there is no room.
+    pub fn count_turn_over(&self) {
+        self.turns_over.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The clock by which pages age.

@@ -63,6 +63,10 @@ struct Hold {
     waits: usize,
     /// Pages that it reads within its next turn at most; 0 while it may hold what it waits for.
     turn_reads: u32,
+    /// Turns in which it was to read none, since more was in memory than may be.
+    put_off: u32,
+    /// The present turn is one of them.
+    is_put_off: bool,
 }
 
 impl Hold {
@@ -234,7 +238,9 @@ impl Tenant {
     /// Has `txn` hold a page, or read in its turn from now on; false if it holds none and may not begin to.
     fn hold(&mut self, txn: TxnId, page: PageNo) -> bool {
         let hold = self.holds.0.entry(txn).or_default();
-        hold.waits += 1;
+        // What it was put off from says nothing of how much it misses.
+        let was_put_off = std::mem::take(&mut hold.is_put_off);
+        hold.waits += usize::from(!was_put_off);
         if hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page) {
             hold.pages.push(page);
             return true;
@@ -242,6 +248,9 @@ impl Tenant {
         if hold.pages.is_empty() {
             self.holds.0.remove(&txn);
             return false;
+        }
+        if was_put_off {
+            return true;
         }
         hold.turn_reads = (hold.turn_reads * 2).clamp(TURN_READS_MIN, u32::MAX / 2);
         true
@@ -277,8 +286,27 @@ impl Tenant {
     #[inline]
     pub(crate) fn begin_turn(&mut self, txn: &Txn) {
         if !self.holds.0.is_empty() || self.in_turn {
-            self.set_turn_reads(self.turn_reads(txn));
+            let pages_max = self.reads_of_turn(txn);
+            self.set_turn_reads(pages_max);
         }
+    }
+
+    /// Pages that `txn` may read in the turn that begins: none while more is in memory than may be, for turns in a row would each add theirs. It
+    /// then waits for room for one page, and is put off 32 times at most; after that it reads, which [`MemoryBudget::turns_over`] counts.
+    fn reads_of_turn(&mut self, txn: &Txn) -> u32 {
+        let budget = self.pages.budget();
+        let Some(hold) = self.holds.0.get_mut(&txn.id).filter(|hold| hold.reads_in_turn()) else { return 0 };
+        hold.is_put_off = false;
+        if let Some(budget) = budget.filter(|budget| budget.resident() > budget.limit()) {
+            if hold.put_off < MEMORY_WAITS_MAX {
+                hold.put_off += 1;
+                hold.is_put_off = true;
+                return 0;
+            }
+            hold.put_off = 0;
+            budget.count_turn_over();
+        }
+        hold.turn_reads
     }
 
     pub(crate) fn set_turn_reads(&mut self, pages_max: u32) {
@@ -366,7 +394,7 @@ impl Tenant {
 
     /// Whether `txn` is to wait before it gathers more changes or commits, and for what: have it awaited once and ask again. Never
     /// asked within a statement. It waits 32 times in a row at most: what takes the room may be what cannot leave memory. Then it goes on
-    /// without, which [`MemoryBudget::writes_over`] counts.
+    /// without, which [`MemoryBudget::turns_over`] counts.
     pub fn writer_wait(&mut self, txn: &mut Txn) -> Option<WriterWait> {
         let wait = self.memory_wait();
         if wait.is_none() {
@@ -375,7 +403,7 @@ impl Tenant {
         }
         if txn.memory_waits == MEMORY_WAITS_MAX {
             txn.memory_waits = 0;
-            self.pages.budget().expect("there is one where memory is waited for").count_write_over();
+            self.pages.budget().expect("there is one where memory is waited for").count_turn_over();
             return None;
         }
         txn.memory_waits += 1;

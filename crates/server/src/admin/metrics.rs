@@ -199,8 +199,8 @@ fn whole_server(shared: &Shared, out: &mut Exposition) {
     }
     let help = "Pages loaded over the limit because nothing could be evicted.";
     out.one("rowhouse_page_memory_overdrafts_total", counter, help, memory.overdrafts() as f64);
-    let help = "Times that a transaction changed pages over the limit because waiting made no room.";
-    out.one("rowhouse_page_memory_writes_over_total", counter, help, memory.writes_over() as f64);
+    let help = "Times that a transaction changed or read pages over the limit because waiting made no room.";
+    out.one("rowhouse_page_memory_turns_over_total", counter, help, memory.turns_over() as f64);
     // But for the server's own.
     let tenants = shared.tenants.count().saturating_sub(1);
     out.one("rowhouse_tenants", gauge, "Tenants.", tenants as f64);
