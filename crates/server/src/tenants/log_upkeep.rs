@@ -37,6 +37,11 @@ pub(crate) async fn keep_log(shared: Arc<Shared>) {
         keeper.wait(&shared).await;
         shared.reserves.iter().for_each(|reserve| reserve.restore());
         let prepared = shared.log_dir.prepare_ahead().await;
+        if shared.reserves.iter().any(|reserve| reserve.is_spent())
+            && let Err(error) = shared.log_dir.remove_surplus()
+        {
+            tracing::warn!(%error, "a free log segment could not be removed");
+        }
         keeper.look(&shared).await;
         if let Err(error) = prepared {
             if error.is_full_disk() {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 use base::limits::LOG_SEGMENT_LEN;
-use base::{ByteCount, CommitNo, TenantId};
+use base::{ByteCount, CommitNo, Nanos, TenantId};
 use env::{Env, IoBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -32,7 +32,7 @@ use super::writer::{LogWriter, Pin};
 pub struct LogOptions {
     /// Bytes of a new segment; default [`LOG_SEGMENT_LEN`], at least 1 MiB.
     pub segment_len: ByteCount,
-    /// Free segments kept beyond one a log; those above are deleted. Default 2.
+    /// Free segments kept beyond one a log; those above are removed, one in ten seconds. Default 2.
     pub spare_segments_max: usize,
 }
 
@@ -95,6 +95,8 @@ struct DirState {
     /// Free segments with headers that say so.
     free: Vec<SegmentFile>,
     released: FxHashMap<TenantId, CommitNo>,
+    /// When one of them was removed last because there are enough.
+    surplus_at: Nanos,
     next_file: u64,
     logs: usize,
     /// One `prepare_ahead` at a time: segments must become free on disk in the order of their log.
@@ -104,6 +106,21 @@ struct DirState {
 }
 
 impl DirState {
+    /// A free segment that is to be removed, if there is any: `may` says of one of full length, when there are more than `keep`, whether it may go.
+    fn take_surplus(
+        &mut self,
+        len: u64,
+        keep: usize,
+        may: impl FnOnce(&mut DirState) -> bool,
+    ) -> Option<SegmentFile> {
+        // Those that a full disk had room for have served.
+        match self.free.iter().position(|segment| segment.len < len) {
+            Some(short) => Some(self.free.swap_remove(short)),
+            None if self.free.len() > keep && may(self) => self.free.pop(),
+            None => None,
+        }
+    }
+
     /// Whether some log would have to make its next segment by itself.
     fn is_short(&self) -> bool {
         self.free.len() < self.logs
@@ -146,6 +163,10 @@ struct Lately {
     /// Calls of [`LogDir::prepare_ahead`] since.
     looks: u32,
 }
+
+/// Between two surplus segments that are removed. A log that grows and becomes short again each few minutes would otherwise write each of its segments
+/// twice: once as zeros.
+const SURPLUS_AFTER: Nanos = Nanos::from_secs(10);
 
 /// Calls of [`LogDir::prepare_ahead`], one a second or more, for which what was read is kept for others.
 const LATELY_LOOKS_MAX: u32 = 3;
@@ -398,21 +419,31 @@ impl LogDir {
             let segment = self.create_filled(len).await?;
             self.state().free.push(segment);
         }
+        let now = env::now();
+        self.remove_surplus_if(|state| {
+            let may = now >= state.surplus_at + SURPLUS_AFTER;
+            if may {
+                state.surplus_at = now;
+            }
+            may
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Removes all free segments beyond those that are kept: others need the space now.
+    pub fn remove_surplus(&self) -> Result<(), RedoError> {
+        self.remove_surplus_if(|_| true)
+    }
+
+    fn remove_surplus_if(&self, mut may: impl FnMut(&mut DirState) -> bool) -> Result<(), RedoError> {
+        let LogOptions { segment_len, spare_segments_max } = self.0.options;
         loop {
-            let surplus = {
-                let mut state = self.state();
-                let keep = wanted + self.0.options.spare_segments_max;
-                // Those that a full disk had room for have served.
-                match state.free.iter().position(is_short) {
-                    Some(short) => Some(state.free.swap_remove(short)),
-                    None if state.free.len() > keep => state.free.pop(),
-                    None => None,
-                }
-            };
-            let Some(segment) = surplus else { break };
+            let mut state = self.state();
+            let keep = state.logs + spare_segments_max;
+            let Some(segment) = state.take_surplus(segment_len.0, keep, &mut may) else { return Ok(()) };
+            drop(state);
             segment.remove(&self.0.env)?;
         }
-        failed.map_or(Ok(()), Err)
     }
 
     /// On a full disk, sees to it that each log has room for a megabyte, as far as what the disk has left is enough for that: with segments

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-use base::{ByteCount, CommitNo, Lsn, TenantId};
+use base::{ByteCount, CommitNo, Lsn, Nanos, TenantId};
 use env::sim::{DiskFault, DiskOp, PowerCut, World};
 use env::{Env, OpenMode, block_on};
 
@@ -335,6 +335,16 @@ fn what_roots_cover_is_forgotten_and_its_segments_give_their_space_back() {
     block_on(&env, logs.prepare_ahead()).expect("the disk works");
     assert_eq!(logs.usage().live_segments, 0);
     let kept = SMALL.spare_segments_max as u64 + 1;
+    let used = || world.disk_used().0 / SMALL.segment_len.0;
+    let found = used();
+    assert!(found > kept + 1, "{found}");
+    let after = |wait: u64| {
+        block_on(&env, async { env::sleep(Nanos::from_secs(wait)).await });
+        block_on(&env, logs.prepare_ahead()).expect("the disk works");
+        used()
+    };
+    assert_eq!((after(10), after(1)), (found - 1, found - 1), "one in ten seconds");
+    logs.remove_surplus().expect("the disk works");
     assert_eq!(world.disk_used(), ByteCount(kept * SMALL.segment_len.0), "no file that is gone is open");
 }
 
