@@ -11,7 +11,7 @@ use base::limits::PAGE_SIZE;
 use base::{ByteCount, Nanos};
 use env::AroundWaits;
 use governor::VictimChoice;
-use storage::MemoryBudget;
+use storage::{MemoryBudget, THAWED_LEN_MAX};
 use tenant::WriterWait;
 
 use crate::{Home, Stop, chores, require};
@@ -84,12 +84,12 @@ impl Memory {
         result
     }
 
-    /// The most that is there because nothing could leave: pages loaded over the limit, and a turn of each transaction that went
-    /// on after it had waited in vain.
+    /// The most that is there because nothing could leave: pages loaded over the limit, each with the leaf of the map that it may have
+    /// thawed, and a turn of each transaction that went on after it had waited in vain.
     fn unserved(&self) -> u64 {
         let (overdrafts, writes) = self.forgiven.get();
         let (overdrafts, writes) = (self.budget.overdrafts() - overdrafts, self.budget.turns_over() - writes);
-        overdrafts * PAGE_SIZE as u64 + writes * self.turn_max.get()
+        overdrafts * (PAGE_SIZE as u64 + THAWED_LEN_MAX.0) + writes * self.turn_max.get()
     }
 
     /// The bound: the limit and a part of it, and the largest commit, for a commit is not interrupted; what beginning a checkpoint

@@ -198,8 +198,8 @@ impl PageMap {
     /// Clears the addresses that entries of page `no` keep of its frame, in both states; true if one of them was set.
     pub(crate) fn cool(&self, no: PageNo) -> bool {
         let cool = |entry: &crate::radix::Entry| entry.cool();
-        let here = self.current.entry(no).is_some_and(cool);
-        let there = self.branch.as_ref().is_some_and(|branch| branch.other.entry(no).is_some_and(cool));
+        let here = self.current.warm_entry(no).is_some_and(cool);
+        let there = self.branch.as_ref().is_some_and(|branch| branch.other.warm_entry(no).is_some_and(cool));
         here || there
     }
 
@@ -277,7 +277,7 @@ impl Discarded {
                     self.links.extend(inner.kids.into_iter().filter(|kid| !matches!(kid, Link::Empty)));
                 }
             }
-            Some(Link::Leaf(_) | Link::Empty) => {}
+            Some(Link::Leaf(_) | Link::Cold(_) | Link::Empty) => {}
         }
         true
     }
@@ -476,7 +476,11 @@ impl At {
     }
 
     fn leaf(&self) -> Option<&Leaf> {
-        if let At::Node(Link::Leaf(leaf)) = self { Some(leaf) } else { None }
+        match self {
+            At::Node(Link::Leaf(leaf)) => Some(leaf),
+            At::Node(Link::Cold(cold)) => Some(cold.leaf()),
+            _ => None,
+        }
     }
 
     fn version(&self, i: usize) -> Option<&Arc<PageVersion>> {
@@ -498,6 +502,7 @@ fn same_node(a: &Link, b: &Link) -> bool {
         (Link::Empty, Link::Empty) => true,
         (Link::Inner(a), Link::Inner(b)) => Arc::ptr_eq(a, b),
         (Link::Leaf(a), Link::Leaf(b)) => Arc::ptr_eq(a, b),
+        (Link::Cold(a), Link::Cold(b)) => Arc::ptr_eq(a, b),
         _ => false,
     }
 }

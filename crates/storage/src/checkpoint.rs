@@ -215,7 +215,7 @@ impl Checkpoint {
             match node {
                 Link::Inner(inner) => inner.stamp.set_location(*location),
                 Link::Leaf(leaf) => leaf.stamp.set_location(*location),
-                Link::Empty => unreachable!("only nodes are written"),
+                Link::Cold(_) | Link::Empty => unreachable!("only nodes that the file has not are written"),
             }
         }
         let Written { next_free_set, free_set, pages, nodes, .. } = *written;
@@ -347,7 +347,7 @@ async fn write_root(
                     };
                     writer.write(|page| encode_inner(page, identity, inner, place)).await?
                 }
-                Link::Empty => unreachable!("only nodes are listed"),
+                Link::Cold(_) | Link::Empty => unreachable!("only nodes that the file has not are listed"),
             };
             written.insert(first, location);
             nodes.push((link, location));

@@ -11,14 +11,15 @@ use base::{ByteCount, CommitNo, Epoch, IoClass, PageNo, SlotNo, TenantId};
 use env::{Env, File, IoBuf, OpenMode};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
+use crate::cold_leaf::ColdLeaf;
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of, page_of, unreadable_slot};
 use crate::free_pages::PageNumbers;
 use crate::node_page::{NodeIdentity, Pointer, decode_node};
-use crate::radix::{Entry, Inner, Leaf, Link, shift_of};
+use crate::radix::{Inner, Link, shift_of};
 use crate::slots::{SLOTS_PER_SET_PAGE, SlotSet, Slots};
 use crate::superblock::{FORMAT_VERSION, NotASuperblock, SUPERBLOCKS, Superblock};
-use crate::version::{Location, MapShared, PageVersion};
+use crate::version::{Location, MapShared};
 use crate::{Corrupt, PageBytes, PageMap, yield_now};
 
 /// Reads in flight while a map is opened.
@@ -436,11 +437,8 @@ fn children_of(node: &NodeRead, tenant: TenantId, height: u32) -> impl Iterator<
 fn assemble(node: NodeRead, kids: &mut impl Iterator<Item = Link>, shared: &Arc<MapShared>) -> Link {
     let Pointer { location, born } = node.at.pointer;
     if node.at.identity.height == 0 {
-        let mut leaf = Leaf::new(born, Some(location), shared);
-        for (index, pointer) in node.pointers {
-            leaf.entries[index] = Entry::new(PageVersion::stored(pointer.location, shared), pointer.born);
-        }
-        Link::Leaf(Arc::new(leaf))
+        let places = node.pointers.into_iter().map(|(index, pointer)| (index, pointer.location));
+        Link::Cold(Arc::new(ColdLeaf::stored(born, location, shared, places)))
     } else {
         let mut inner = Inner::new(born, Some(location), shared);
         for (index, _) in node.pointers {

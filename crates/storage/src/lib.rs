@@ -8,6 +8,7 @@ mod branch;
 mod bytes;
 mod change_charge;
 mod checkpoint;
+mod cold_leaf;
 mod corrupt;
 mod data_file;
 mod file_error;
@@ -37,6 +38,7 @@ mod yield_now;
 
 pub use change_charge::ChangeCharge;
 pub use checkpoint::{Checkpoint, CheckpointCounts, Hurry};
+pub use cold_leaf::THAWED_LEN_MAX;
 pub use corrupt::Corrupt;
 pub use data_file::{DataFile, Root};
 pub use file_error::FileError;

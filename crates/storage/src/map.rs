@@ -207,6 +207,13 @@ impl Leaving<'_> {
         self.note(old.born, BeingWritten::Page(version));
     }
 
+    /// Notes the slot of a node that others have still.
+    fn note_stored(&mut self, location: Location) {
+        if self.of_branch.is_none() {
+            self.live.slots.push(location.slot);
+        }
+    }
+
     /// Notes a slot whose node or version goes on in memory with other content.
     fn note_reused(&mut self, location: Option<Location>, shared: &MapShared) {
         if let Some(location) = location {
@@ -398,7 +405,7 @@ impl PageMap {
     /// Tells that page `no` was read for somebody who will use it.
     fn note_read(&self, no: PageNo, version: &Arc<PageVersion>) {
         // The use that follows is this one.
-        if let Some(entry) = self.current.entry(no)
+        if let Some(entry) = self.current.warm_entry(no)
             && entry.version.as_ref().is_some_and(|here| Arc::ptr_eq(here, version))
         {
             entry.warm_up();
@@ -478,7 +485,7 @@ impl PageMap {
             if root.locations_to(*height, PageNo(first)).any(beyond) {
                 nodes.push(PageNo(first));
             }
-            for (no, version) in resident_pages(first, leaf) {
+            for (no, version) in leaf.into_iter().flat_map(|leaf| resident_pages(first, leaf)) {
                 if beyond(version.location()) {
                     pages.push(no);
                 }
@@ -644,6 +651,19 @@ impl PageMap {
                     left_behind.note_reused(inner.stamp.take_location(), shared);
                     link = &mut inner.kids[kid_index(no, shift_of(height))];
                     height -= 1;
+                }
+                Link::Cold(cold) => {
+                    let leaf = match Arc::get_mut(cold) {
+                        Some(own) => {
+                            left_behind.note_reused(own.stamp.take_location(), shared);
+                            own.take_leaf()
+                        }
+                        None => {
+                            left_behind.note_stored(cold.stamp.location().expect("the file has a cold leaf"));
+                            Arc::new(cold.leaf().copy(epoch))
+                        }
+                    };
+                    *link = Link::Leaf(leaf);
                 }
                 Link::Leaf(leaf) => {
                     if Arc::get_mut(leaf).is_none() {

@@ -151,9 +151,9 @@ impl PageMap {
                 version.set_uses(if was_used { uses.touched() } else { uses });
             }
         };
-        self.current.entry(no).into_iter().for_each(forget);
+        self.current.warm_entry(no).into_iter().for_each(forget);
         if let Some(branch) = &self.branch {
-            branch.other.entry(no).into_iter().for_each(forget);
+            branch.other.warm_entry(no).into_iter().for_each(forget);
         }
     }
 

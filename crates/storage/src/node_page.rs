@@ -79,6 +79,7 @@ pub(crate) fn encode_inner(
             Link::Empty => continue,
             Link::Inner(node) => node.stamp.born,
             Link::Leaf(node) => node.stamp.born,
+            Link::Cold(node) => node.stamp.born,
         };
         put_pointer(page, i, Pointer { location: place(first, kid), born });
     }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use base::{Epoch, PageNo};
 
 use crate::PageBytes;
+use crate::cold_leaf::{ColdLeaf, is_freezable};
 use crate::version::{Location, LocationCell, MapShared, PageVersion};
 
 /// Children of a node, in memory and in the file.
@@ -29,6 +30,7 @@ pub(crate) enum Link {
     Empty,
     Inner(Arc<Inner>),
     Leaf(Arc<Leaf>),
+    Cold(Arc<ColdLeaf>),
 }
 
 /// What both kinds of node carry: when they were made or last changed, and where they lie in the file if they do.
@@ -62,7 +64,12 @@ pub(crate) struct Entry {
 }
 
 impl Stamp {
-    fn new(born: Epoch, location: Option<Location>, shared: &Arc<MapShared>, bytes: usize) -> Stamp {
+    pub(crate) fn new(
+        born: Epoch,
+        location: Option<Location>,
+        shared: &Arc<MapShared>,
+        bytes: usize,
+    ) -> Stamp {
         shared.charge(bytes);
         let location = LocationCell::new(location);
         Stamp { born, location, shared: Arc::clone(shared), bytes: bytes as u32 }
@@ -78,6 +85,17 @@ impl Stamp {
 
     pub(crate) fn take_location(&mut self) -> Option<Location> {
         self.location.take()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<MapShared> {
+        &self.shared
+    }
+
+    /// The node takes so many bytes from here on.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        self.shared.charge(bytes);
+        self.shared.refund(self.bytes as usize);
+        self.bytes = bytes as u32;
     }
 }
 
@@ -109,6 +127,12 @@ impl Leaf {
     pub(crate) fn copy(&self, born: Epoch) -> Leaf {
         let stamp = Stamp::new(born, None, &self.stamp.shared, size_of::<Leaf>());
         Leaf { stamp, entries: std::array::from_fn(|i| self.entries[i].share()) }
+    }
+
+    fn for_each(&self, first: u32, visit: &mut dyn FnMut(PageNo, Option<&Entry>)) {
+        for (i, entry) in self.entries.iter().enumerate().filter(|(_, entry)| entry.version.is_some()) {
+            visit(PageNo(first + i as u32), Some(entry));
+        }
     }
 }
 
@@ -165,6 +189,7 @@ impl Link {
             Link::Empty => None,
             Link::Inner(inner) => inner.stamp.location(),
             Link::Leaf(leaf) => leaf.stamp.location(),
+            Link::Cold(cold) => cold.stamp.location(),
         }
     }
 
@@ -180,6 +205,25 @@ impl Link {
             match link {
                 Link::Inner(inner) => link = &inner.kids[kid_index(no, shift)],
                 Link::Leaf(leaf) => return Some(&leaf.entries[kid_index(no, 0)]),
+                Link::Cold(cold) => return Some(&cold.leaf().entries[kid_index(no, 0)]),
+                Link::Empty => return None,
+            }
+            shift = shift.saturating_sub(FANOUT_BITS);
+        }
+    }
+
+    /// As [`Link::find`], but `None` for a page of a cold leaf that nobody has looked into: none of those is in memory, and no one has its version.
+    pub(crate) fn find_warm(&self, height: u32, no: PageNo) -> Option<&Entry> {
+        if !covers(height, no) {
+            return None;
+        }
+        let mut shift = height * FANOUT_BITS;
+        let mut link = self;
+        loop {
+            match link {
+                Link::Inner(inner) => link = &inner.kids[kid_index(no, shift)],
+                Link::Leaf(leaf) => return Some(&leaf.entries[kid_index(no, 0)]),
+                Link::Cold(cold) => return Some(&cold.warm()?.entries[kid_index(no, 0)]),
                 Link::Empty => return None,
             }
             shift = shift.saturating_sub(FANOUT_BITS);
@@ -187,12 +231,15 @@ impl Link {
     }
 
     /// The first leaf that covers page `from` or a later one, with the first page number it covers; `first` is the first
-    /// that this link covers.
-    pub(crate) fn leaf_from(&self, height: u32, first: u32, from: u32) -> Option<(u32, &Leaf)> {
+    /// that this link covers. `None` for a cold leaf that nobody has looked into.
+    pub(crate) fn leaf_from(&self, height: u32, first: u32, from: u32) -> Option<(u32, Option<&Leaf>)> {
         let span = |height: u32| FANOUT.pow(height + 1) as u64;
         match self {
             Link::Empty => None,
-            Link::Leaf(leaf) => (u64::from(first) + span(0) > u64::from(from)).then_some((first, &**leaf)),
+            Link::Leaf(leaf) => {
+                (u64::from(first) + span(0) > u64::from(from)).then_some((first, Some(&**leaf)))
+            }
+            Link::Cold(cold) => (u64::from(first) + span(0) > u64::from(from)).then(|| (first, cold.warm())),
             Link::Inner(inner) => {
                 let below = span(height - 1);
                 let start = (u64::from(from.saturating_sub(first)) / below) as usize;
@@ -203,15 +250,18 @@ impl Link {
         }
     }
 
-    /// Calls `visit` for each page below, in ascending order; `first` is the first page number this link covers.
-    pub(crate) fn for_each(&self, height: u32, first: u32, visit: &mut dyn FnMut(PageNo, &Entry)) {
+    /// Calls `visit` for each page below, in ascending order; `first` is the first page number this link covers. Without an entry for pages of a
+    /// cold leaf that nobody has looked into.
+    pub(crate) fn for_each(&self, height: u32, first: u32, visit: &mut dyn FnMut(PageNo, Option<&Entry>)) {
         match self {
             Link::Empty => {}
-            Link::Leaf(leaf) => {
-                for (i, entry) in leaf.entries.iter().enumerate().filter(|(_, e)| e.version.is_some()) {
-                    visit(PageNo(first + i as u32), entry);
+            Link::Cold(cold) if cold.warm().is_none() => {
+                for i in (0..FANOUT).filter(|i| cold.has(*i)) {
+                    visit(PageNo(first + i as u32), None);
                 }
             }
+            Link::Cold(cold) => cold.leaf().for_each(first, visit),
+            Link::Leaf(leaf) => leaf.for_each(first, visit),
             Link::Inner(inner) => {
                 for (i, kid) in inner.kids.iter().enumerate() {
                     kid.for_each(height - 1, first + ((i as u32) << (height * FANOUT_BITS)), visit);
@@ -229,7 +279,7 @@ impl Link {
             let (link, height) = next?;
             next = match link {
                 Link::Inner(inner) => Some((&inner.kids[kid_index(no, shift_of(height))], height - 1)),
-                Link::Leaf(_) | Link::Empty => None,
+                Link::Leaf(_) | Link::Cold(_) | Link::Empty => None,
             };
             Some(link.location())
         })
@@ -243,6 +293,7 @@ impl Link {
         let is_empty = match self {
             Link::Empty => true,
             Link::Leaf(leaf) => leaf.entries.iter().all(|entry| entry.version.is_none()),
+            Link::Cold(_) => unreachable!("the live map's own"),
             Link::Inner(inner) => {
                 let inner = Arc::get_mut(inner).expect("the live map's own");
                 inner.kids[kid_index(no, shift_of(height))].prune(height - 1, no)
@@ -253,6 +304,28 @@ impl Link {
             *self = Link::Empty;
         }
         is_empty
+    }
+}
+
+impl Link {
+    /// Freezes the leaf of page `no`, if the file has it and nobody else reaches it or a page of it; true if it did.
+    pub(crate) fn freeze(&mut self, height: u32, no: PageNo) -> bool {
+        match self {
+            Link::Empty => false,
+            Link::Inner(inner) => Arc::get_mut(inner)
+                .is_some_and(|inner| inner.kids[kid_index(no, shift_of(height))].freeze(height - 1, no)),
+            Link::Cold(cold) => Arc::get_mut(cold).is_some_and(ColdLeaf::freeze_again),
+            Link::Leaf(leaf) => {
+                let may = |leaf: &mut Leaf| leaf.stamp.location().is_some() && is_freezable(leaf);
+                if !Arc::get_mut(leaf).is_some_and(may) {
+                    return false;
+                }
+                let Link::Leaf(leaf) = std::mem::take(self) else { unreachable!("matched above") };
+                let leaf = Arc::into_inner(leaf).expect("nobody else has it");
+                *self = Link::Cold(Arc::new(ColdLeaf::of(leaf)));
+                true
+            }
+        }
     }
 }
 

@@ -27,4 +27,9 @@ impl Side {
     pub(crate) fn entry(&self, no: PageNo) -> Option<&Entry> {
         self.root.find(self.height, no)
     }
+
+    /// As [`Side::entry`], if somebody has looked at the page's leaf since it was cold.
+    pub(crate) fn warm_entry(&self, no: PageNo) -> Option<&Entry> {
+        self.root.find_warm(self.height, no)
+    }
 }

@@ -162,9 +162,14 @@ impl PageMap {
                     if let Some((first, leaf)) =
                         from.and_then(|from| self.current.root.leaf_from(self.current.height, 0, from))
                     {
-                        for (no, version) in resident_pages(first, leaf) {
+                        let pages = || leaf.into_iter().flat_map(|leaf| resident_pages(first, leaf));
+                        for (no, version) in pages() {
                             let used = self.cool(no);
                             self.consider(no, version, used, choice, now, &mut swept);
+                        }
+                        let is_out_of_memory = leaf.is_some() && pages().next().is_none();
+                        if is_out_of_memory {
+                            self.current.root.freeze(self.current.height, PageNo(first));
                         }
                         self.hand = Hand::Current(first.checked_add(FANOUT as u32));
                         return swept;
@@ -175,7 +180,7 @@ impl PageMap {
                     let other = self.branch.as_ref().map(|branch| &branch.other);
                     let leaf = other.zip(from).and_then(|(o, from)| o.root.leaf_from(o.height, 0, from));
                     if let Some((first, leaf)) = leaf {
-                        for (no, version) in resident_pages(first, leaf) {
+                        for (no, version) in leaf.into_iter().flat_map(|leaf| resident_pages(first, leaf)) {
                             if !self.has_version(no, version) {
                                 let used = self.cool(no);
                                 self.consider(no, version, used, choice, now, &mut swept);
@@ -196,7 +201,7 @@ impl PageMap {
                         self.hand = Hand::Replaced(i + 1, Some(0));
                         continue;
                     };
-                    for (no, version) in resident_pages(first, leaf) {
+                    for (no, version) in leaf.into_iter().flat_map(|leaf| resident_pages(first, leaf)) {
                         if !self.has_version(no, version) {
                             // The other state may have it.
                             let used = self.branch.is_some() && self.cool(no);
@@ -226,7 +231,7 @@ impl PageMap {
 
     /// Whether the current state has this version of page `no`.
     pub(crate) fn has_version(&self, no: PageNo, version: &PageVersion) -> bool {
-        let here = self.current.entry(no).and_then(|entry| entry.version.as_deref());
+        let here = self.current.warm_entry(no).and_then(|entry| entry.version.as_deref());
         here.is_some_and(|here| std::ptr::eq(here, version))
     }
 
@@ -256,7 +261,7 @@ impl PageMap {
     /// Drops page `no` from memory if the file has it and nobody holds or pins it; true if it did.
     pub fn evict(&mut self, no: PageNo) -> bool {
         self.cool(no);
-        let Some(entry) = self.current.entry(no) else { return false };
+        let Some(entry) = self.current.warm_entry(no) else { return false };
         !self.is_held(no) && entry.version.as_ref().is_some_and(|version| version.evict())
     }
 
@@ -264,7 +269,8 @@ impl PageMap {
     /// some 10 ns a page of the map.
     pub fn evict_all(&mut self) -> u64 {
         let mut evicted = 0;
-        let mut evict = |no: PageNo, entry: &Entry| {
+        let mut evict = |no: PageNo, entry: Option<&Entry>| {
+            let Some(entry) = entry else { return };
             self.cool(no);
             let version = entry.version.as_ref().expect("only pages are visited");
             evicted += u64::from(!self.is_held(no) && version.evict());

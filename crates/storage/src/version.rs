@@ -154,6 +154,16 @@ impl MapShared {
         self.versions.load(Ordering::Relaxed)
     }
 
+    /// So many pages are known by their places alone.
+    pub(crate) fn note_versions(&self, pages: u64) {
+        self.versions.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// So many pages are not known by their places alone any more.
+    pub(crate) fn forget_versions(&self, pages: u64) {
+        self.versions.fetch_sub(pages, Ordering::Relaxed);
+    }
+
     /// Says that nothing in memory points to `location` any more.
     pub(crate) fn release(&self, location: Option<Location>) {
         if let Some(location) = location
@@ -246,7 +256,7 @@ pub(crate) struct PageVersion {
 }
 
 /// With the two counts of its `Arc`.
-const VERSION_LEN: usize = size_of::<PageVersion>() + 2 * size_of::<usize>();
+pub(crate) const VERSION_LEN: usize = size_of::<PageVersion>() + 2 * size_of::<usize>();
 const _: () = assert!(VERSION_LEN <= 40, "a million pages should cost 40 MB of versions");
 
 impl PageVersion {
@@ -271,6 +281,20 @@ impl PageVersion {
             frame: FrameCell::default(),
             shared: Arc::clone(shared),
         }
+    }
+
+    /// A version that only the file has, of a page that counts already.
+    pub(crate) fn thawed(location: Location, shared: &Arc<MapShared>) -> PageVersion {
+        let version = PageVersion::stored(location, shared);
+        shared.forget_versions(1);
+        version
+    }
+
+    /// Where the page lies, of a version that goes although its page stays: it goes on counting, and its slot is released by whoever has its place.
+    pub(crate) fn freeze(mut self) -> Option<Location> {
+        assert!(!self.is_resident(), "only what is in the file alone is known by its place");
+        self.shared.note_versions(1);
+        self.location.take()
     }
 
     pub(crate) fn location(&self) -> Option<Location> {

@@ -326,6 +326,7 @@ impl Walk {
         match link {
             Link::Empty => None,
             Link::Leaf(leaf) => Some(Step::Leaf { leaf, first }),
+            Link::Cold(cold) => Some(Step::Leaf { leaf: cold.share(), first }),
             Link::Inner(inner) => {
                 self.path.push(Visit { inner: Arc::clone(&inner), height, first, next: 0 });
                 Some(Step::Inner { inner, height, first })

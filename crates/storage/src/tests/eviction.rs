@@ -16,7 +16,7 @@ use crate::radix::FANOUT;
 use crate::{FileError, PageFault, ReadAheadWindow, ReadPages, Swept};
 
 /// Sweeps over all pages once.
-fn lap(store: &mut Store, choice: &mut VictimChoice) -> u32 {
+pub(super) fn lap(store: &mut Store, choice: &mut VictimChoice) -> u32 {
     let mut evicted = 0;
     loop {
         let now = store.memory.eviction_time();
@@ -28,7 +28,7 @@ fn lap(store: &mut Store, choice: &mut VictimChoice) -> u32 {
     }
 }
 
-fn store_of(pages: u64) -> (Store, Vec<PageNo>) {
+pub(super) fn store_of(pages: u64) -> (Store, Vec<PageNo>) {
     let mut store = Store::create();
     let pages = (0..pages).map(|value| store.allocate(value)).collect();
     (store, pages)

@@ -62,14 +62,6 @@ fn change(store: &mut Store, snapshots: &mut Snapshots, rng: &mut StdRng) {
     }
 }
 
-fn check_snapshot(snapshot: &Snapshot, model: &Model) {
-    let mut pages = Model::new();
-    snapshot.for_each_page(|no| {
-        pages.insert(no, stamp_of(snapshot.pinned().read(no).expect("readable")).expect("whole"));
-    });
-    assert_eq!(pages, *model);
-}
-
 struct Run {
     world: World,
     rng: StdRng,

@@ -10,7 +10,7 @@ use env::{Env, block_on};
 use super::journal_disk::JournalFile;
 use crate::{
     Checkpoint, DataFile, FileError, MEMORY_MIN, MemoryBudget, PageBytes, PageFault, PageMap, ReadPages,
-    Root, Settling, VerifyReport, WritePages, verify_file,
+    Root, Settling, Snapshot, VerifyReport, WritePages, verify_file,
 };
 
 pub(super) const TENANT: TenantId = TenantId(16);
@@ -208,6 +208,15 @@ impl Store {
         assert_eq!(found, self.durable[&report.root.commit]);
         report
     }
+}
+
+/// A snapshot has these pages.
+pub(super) fn check_snapshot(snapshot: &Snapshot, model: &Model) {
+    let mut pages = Model::new();
+    snapshot.for_each_page(|no| {
+        pages.insert(no, stamp_of(snapshot.pinned().read(no).expect("readable")).expect("whole"));
+    });
+    assert_eq!(pages, *model);
 }
 
 /// Checks the file and collects the pages it found intact.

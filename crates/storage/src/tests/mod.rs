@@ -1,5 +1,6 @@
 //! The map and its data file together: against a model, across power cuts, and over rotten bytes.
 
+mod cold;
 mod concurrency;
 mod cost;
 mod crash;

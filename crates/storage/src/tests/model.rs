@@ -218,14 +218,6 @@ fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
     store
 }
 
-fn check_snapshot(snapshot: &Snapshot, model: &Model) {
-    let mut pages = Model::new();
-    snapshot.for_each_page(|no| {
-        pages.insert(no, stamp_of(snapshot.pinned().read(no).expect("readable")).expect("whole"));
-    });
-    assert_eq!(pages, *model);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
