@@ -4,6 +4,7 @@
 //! as the memory that would be most of it. So the sweep *freezes* a leaf once none of its pages is in memory and no one else reaches it or them, and who looks for a page
 //! of it *thaws* it again: any thread, once for all who share the leaf, without a lock. Nothing is read for that.
 
+use std::ops::Deref;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -37,12 +38,13 @@ impl ColdLeaf {
     ) -> ColdLeaf {
         let stamp = Stamp::new(born, Some(location), shared, size_of::<ColdLeaf>());
         let mut cells = std::array::from_fn(|_| LocationCell::default());
-        let mut pages = 0;
         for (index, location) in places {
             cells[index] = LocationCell::new(Some(location));
-            pages += 1;
         }
+        let pages = count(&cells);
         shared.note_versions(pages);
+        shared.note_cold(pages);
+        shared.note_cold_leaf();
         ColdLeaf { stamp, places: cells, thawed: AtomicPtr::new(ptr::null_mut()) }
     }
 
@@ -51,6 +53,8 @@ impl ColdLeaf {
         let places = leaf.entries.each_mut().map(freeze);
         let Leaf { mut stamp, .. } = leaf;
         stamp.resize(size_of::<ColdLeaf>());
+        stamp.shared().note_cold(count(&places));
+        stamp.shared().note_cold_leaf();
         ColdLeaf { stamp, places, thawed: AtomicPtr::new(ptr::null_mut()) }
     }
 
@@ -70,7 +74,9 @@ impl ColdLeaf {
 
     /// The leaf, to be kept.
     pub(crate) fn share(&self) -> Arc<Leaf> {
-        let leaf = ptr::from_ref(self.leaf());
+        self.leaf();
+        // Not from the reference: only the pointer that the `Arc` was made into reaches its counts.
+        let leaf = self.thawed.load(Ordering::Acquire).cast_const();
         // SAFETY: it is that of an `Arc` which this holds meanwhile; the count that is added here is the result's.
         unsafe {
             Arc::increment_strong_count(leaf);
@@ -78,21 +84,30 @@ impl ColdLeaf {
         }
     }
 
-    #[cold]
-    fn thaw(&self) -> &Leaf {
+    /// A leaf of these pages. Their versions hold no slots: whoever drops them while this has the places takes the locations out first.
+    fn make(&self) -> Leaf {
         let shared = self.stamp.shared();
+        shared.charge(count(&self.places) as usize * VERSION_LEN);
         let mut leaf = Leaf::new(self.stamp.born, None, shared);
         for (entry, place) in leaf.entries.iter_mut().zip(&self.places) {
             if let Some(location) = place.get() {
                 *entry = Entry::new(PageVersion::thawed(location, shared), self.stamp.born);
             }
         }
-        let made = Arc::into_raw(Arc::new(leaf)).cast_mut();
+        leaf
+    }
+
+    #[cold]
+    fn thaw(&self) -> &Leaf {
+        let made = Arc::into_raw(Arc::new(self.make())).cast_mut();
         let raced = self.thawed.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
-        if raced.is_err() {
-            // SAFETY: nobody has seen it. What it would release is the other's.
-            let mut mine = Arc::into_inner(unsafe { Arc::from_raw(made) }).expect("nobody has seen it");
-            mine.entries.iter_mut().for_each(|entry| drop(freeze(entry)));
+        match raced {
+            Ok(_) => self.stamp.shared().forget_cold(count(&self.places)),
+            Err(_) => {
+                // SAFETY: nobody has seen it. What it would release is the other's.
+                let mut mine = Arc::into_inner(unsafe { Arc::from_raw(made) }).expect("nobody has seen it");
+                mine.entries.iter_mut().for_each(|entry| drop(freeze(entry)));
+            }
         }
         self.warm().expect("thawed just now")
     }
@@ -112,6 +127,7 @@ impl ColdLeaf {
         *self.thawed.get_mut() = ptr::null_mut();
         let mut leaf = Arc::into_inner(leaf).expect("nobody else has it");
         self.places = leaf.entries.each_mut().map(freeze);
+        self.stamp.shared().note_cold(count(&self.places));
         true
     }
 
@@ -124,14 +140,18 @@ impl ColdLeaf {
         unsafe { Arc::from_raw(leaf) }
     }
 
-    /// Whether there is a page at an index, without a look at it.
-    pub(crate) fn has(&self, index: usize) -> bool {
-        self.places[index].get().is_some()
+    /// Where the page at an index lies, if there is one.
+    pub(crate) fn place(&self, index: usize) -> Option<Location> {
+        match self.warm() {
+            Some(leaf) => leaf.entries[index].version.as_ref()?.location(),
+            None => self.places[index].get(),
+        }
     }
 }
 
 impl Drop for ColdLeaf {
     fn drop(&mut self) {
+        self.stamp.shared().forget_cold_leaf();
         let thawed = *self.thawed.get_mut();
         if !thawed.is_null() {
             // SAFETY: the `Arc` that this holds.
@@ -139,13 +159,53 @@ impl Drop for ColdLeaf {
             return;
         }
         let shared = self.stamp.shared();
-        let mut pages = 0;
-        for place in &self.places {
-            pages += u64::from(place.get().is_some());
-            shared.release(place.get());
-        }
+        let pages = count(&self.places);
+        self.places.iter().for_each(|place| shared.release(place.get()));
         shared.forget_versions(pages);
+        shared.forget_cold(pages);
     }
+}
+
+/// A leaf for one who loads none of its pages: of a cold leaf it is made anew and goes with this, so that a walk over a whole map leaves it as small as it was.
+pub(crate) enum Glance {
+    Kept(Arc<Leaf>),
+    Passing {
+        made: Box<Leaf>,
+        #[expect(dead_code, reason = "it has the slots of what was made")]
+        of: Arc<ColdLeaf>,
+    },
+}
+
+impl Glance {
+    pub(crate) fn at(cold: Arc<ColdLeaf>) -> Glance {
+        match cold.warm() {
+            Some(_) => Glance::Kept(cold.share()),
+            None => Glance::Passing { made: Box::new(cold.make()), of: cold },
+        }
+    }
+}
+
+impl Deref for Glance {
+    type Target = Leaf;
+
+    fn deref(&self) -> &Leaf {
+        match self {
+            Glance::Kept(leaf) => leaf,
+            Glance::Passing { made, .. } => made,
+        }
+    }
+}
+
+impl Drop for Glance {
+    fn drop(&mut self) {
+        if let Glance::Passing { made, .. } = self {
+            made.entries.iter_mut().for_each(|entry| drop(freeze(entry)));
+        }
+    }
+}
+
+fn count(places: &[LocationCell]) -> u64 {
+    places.iter().filter(|place| place.get().is_some()).count() as u64
 }
 
 /// Whether a leaf can be frozen: the file has all of it, memory has no page of it, and nobody else reaches a page.
@@ -160,4 +220,104 @@ fn freeze(entry: &mut Entry) -> LocationCell {
     let version =
         std::mem::take(entry).version.map(|version| Arc::into_inner(version).expect("nobody else has it"));
     LocationCell::new(version.and_then(PageVersion::freeze))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use base::SlotNo;
+
+    use super::*;
+
+    const PAGES: usize = FANOUT.div_ceil(3);
+
+    fn location(slot: usize) -> Location {
+        Location { slot: SlotNo(slot as u32), checksum: 0 }
+    }
+
+    /// A third of the pages of a leaf, in the slots from 100 on; the node in slot 7.
+    fn cold(shared: &Arc<MapShared>) -> ColdLeaf {
+        let places = (0..FANOUT).step_by(3).enumerate().map(|(i, index)| (index, location(100 + i)));
+        ColdLeaf::stored(Epoch(1), location(7), shared, places)
+    }
+
+    /// Bytes, pages, and of these cold ones.
+    fn counts(shared: &MapShared) -> [u64; 3] {
+        [shared.resident_bytes(), shared.versions(), shared.cold().0]
+    }
+
+    /// All slots, each released once.
+    fn check_released(shared: &MapShared) {
+        let mut slots: Vec<u32> = shared.take_released().map(|slot| slot.0).collect();
+        slots.sort_unstable();
+        let all: Vec<u32> = std::iter::once(7).chain(100..100 + PAGES as u32).collect();
+        assert_eq!(slots, all);
+        assert_eq!(counts(shared), [0; 3]);
+        assert_eq!(shared.cold(), (0, 0));
+    }
+
+    #[test]
+    fn all_who_look_have_one_leaf_and_it_is_cold_again_when_they_are_gone() {
+        let shared = MapShared::new(None);
+        let cold = cold(&shared);
+        let before = counts(&shared);
+        assert_eq!(before[1..], [PAGES as u64; 2]);
+        let kept: Vec<_> = thread::scope(|scope| {
+            let looks: Vec<_> = (0..3).map(|_| scope.spawn(|| cold.share())).collect();
+            looks.into_iter().map(|look| look.join().expect("no panic")).collect()
+        });
+        assert!(kept.iter().all(|leaf| ptr::eq(&**leaf, cold.leaf())));
+        assert_eq!(counts(&shared)[1..], [PAGES as u64, 0]);
+        let mut cold = cold;
+        assert!(!cold.freeze_again(), "they have it still");
+        drop(kept);
+        assert!(cold.freeze_again() && !cold.freeze_again());
+        assert_eq!(counts(&shared), before);
+        assert_eq!(cold.place(3), Some(location(101)));
+        assert_eq!(shared.take_released().count(), 0);
+        drop(cold);
+        check_released(&shared);
+    }
+
+    #[test]
+    fn slots_are_released_once_however_a_leaf_goes() {
+        let shared = MapShared::new(None);
+        let mut of_map = cold(&shared);
+        let leaf = of_map.take_leaf();
+        drop(of_map);
+        assert_eq!(
+            shared.take_released().map(|slot| slot.0).collect::<Vec<_>>(),
+            [7],
+            "its pages are the leaf's"
+        );
+        let leaf = Arc::into_inner(leaf).expect("nobody else has it");
+        let again = ColdLeaf::of(leaf);
+        assert_eq!(counts(&shared)[1..], [PAGES as u64; 2]);
+        drop(again);
+        assert_eq!(shared.take_released().count(), PAGES);
+
+        let thawed = cold(&shared);
+        thawed.leaf();
+        drop(thawed);
+        check_released(&shared);
+
+        let passed = Arc::new(cold(&shared));
+        let before = counts(&shared);
+        let glance = Glance::at(Arc::clone(&passed));
+        assert_eq!(
+            glance.entries[3].version.as_ref().and_then(|version| version.location()),
+            Some(location(101))
+        );
+        drop(glance);
+        assert!(passed.warm().is_none());
+        assert_eq!((counts(&shared), shared.take_released().count()), (before, 0));
+        let kept = {
+            passed.leaf();
+            Glance::at(Arc::clone(&passed))
+        };
+        assert!(ptr::eq(&*kept, passed.leaf()));
+        drop((kept, passed));
+        check_released(&shared);
+    }
 }

@@ -52,11 +52,24 @@ pub struct PageRun {
 }
 
 impl PageRun {
-    /// The page `first`, and of `ahead` those that lie next to it in the file one after the other.
-    pub fn new(first: PageLocation, ahead: impl IntoIterator<Item = PageLocation>) -> PageRun {
-        let mut run = PageRun { first, ahead: Vec::new(), class: IoClass::default() };
-        for location in ahead {
-            if location.location.slot.0 == run.first.location.slot.0 + run.ahead.len() as u32 + 1 {
+    /// The page `first` alone.
+    pub fn new(first: PageLocation) -> PageRun {
+        PageRun { first, ahead: Vec::new(), class: IoClass::default() }
+    }
+
+    /// With the page `first` those of `ahead` that lie next to it in the file one after the other, up to one that is in memory: `place_of` says where a
+    /// page lies, and `locate` is asked about those that lie there.
+    pub(crate) fn with_ahead(
+        first: PageLocation,
+        ahead: impl IntoIterator<Item = PageNo>,
+        place_of: impl Fn(PageNo) -> Option<Location>,
+        locate: impl Fn(PageNo) -> Option<PageLocation>,
+    ) -> PageRun {
+        let mut run = PageRun::new(first);
+        for no in ahead {
+            let next = run.first.location.slot.0 + run.ahead.len() as u32 + 1;
+            if place_of(no).is_some_and(|place| place.slot.0 == next) {
+                let Some(location) = locate(no) else { break };
                 run.ahead.push(location);
             }
         }

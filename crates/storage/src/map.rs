@@ -418,10 +418,11 @@ impl PageMap {
     pub fn run_from(&mut self, first: PageLocation, ahead_max: usize) -> PageRun {
         let (of, ahead) = std::mem::take(&mut *self.ahead.borrow_mut());
         if of != first.page {
-            return PageRun::new(first, []);
+            return PageRun::new(first);
         }
-        let locate = |no: &PageNo| self.locate(*no).ok().flatten();
-        PageRun::new(first, ahead.iter().take(ahead_max).map_while(locate))
+        let locate = |no| self.locate(no).ok().flatten();
+        let place_of = |no| self.current.root.place(self.current.height, no);
+        PageRun::with_ahead(first, ahead.into_iter().take(ahead_max), place_of, locate)
     }
 
     /// Has so many misses of this map and of its [`crate::FrozenPages`] be read at once, blocking the thread, before the next one is told.

@@ -16,6 +16,7 @@ use governor::{
 };
 
 use crate::PageMap;
+use crate::cold_leaf::ColdLeaf;
 use crate::radix::Entry;
 use crate::version::{MapShared, PageVersion};
 
@@ -245,7 +246,10 @@ impl PageMap {
 impl MapShared {
     /// Bytes of pages, without versions and map leaves.
     pub(crate) fn resident_frames(&self) -> ByteCount {
-        ByteCount(self.resident_bytes().saturating_sub(self.versions() * BESIDE_LEN))
+        let (cold, leaves) = self.cold();
+        let beside =
+            self.versions().saturating_sub(cold) * BESIDE_LEN + leaves * size_of::<ColdLeaf>() as u64;
+        ByteCount(self.resident_bytes().saturating_sub(beside))
     }
 }
 

@@ -230,6 +230,24 @@ impl Link {
         }
     }
 
+    /// Where page `no` lies in the file, without a look into a cold leaf.
+    pub(crate) fn place(&self, height: u32, no: PageNo) -> Option<Location> {
+        if !covers(height, no) {
+            return None;
+        }
+        let mut shift = height * FANOUT_BITS;
+        let mut link = self;
+        loop {
+            match link {
+                Link::Inner(inner) => link = &inner.kids[kid_index(no, shift)],
+                Link::Leaf(leaf) => return leaf.entries[kid_index(no, 0)].version.as_ref()?.location(),
+                Link::Cold(cold) => return cold.place(kid_index(no, 0)),
+                Link::Empty => return None,
+            }
+            shift = shift.saturating_sub(FANOUT_BITS);
+        }
+    }
+
     /// The first leaf that covers page `from` or a later one, with the first page number it covers; `first` is the first
     /// that this link covers. `None` for a cold leaf that nobody has looked into.
     pub(crate) fn leaf_from(&self, height: u32, first: u32, from: u32) -> Option<(u32, Option<&Leaf>)> {
@@ -256,7 +274,7 @@ impl Link {
         match self {
             Link::Empty => {}
             Link::Cold(cold) if cold.warm().is_none() => {
-                for i in (0..FANOUT).filter(|i| cold.has(*i)) {
+                for i in (0..FANOUT).filter(|i| cold.place(*i).is_some()) {
                     visit(PageNo(first + i as u32), None);
                 }
             }

@@ -36,7 +36,7 @@ impl Snapshot {
 
     /// Whether it has this version of page `no`.
     pub(crate) fn has_version(&self, no: PageNo, version: &PageVersion) -> bool {
-        let here = self.entry(no).and_then(|entry| entry.version.as_deref());
+        let here = self.root.find_warm(self.height, no).and_then(|entry| entry.version.as_deref());
         here.is_some_and(|here| std::ptr::eq(here, version))
     }
 
@@ -50,7 +50,8 @@ impl Snapshot {
     fn read_blocking(&self, no: PageNo, ahead: Ahead<'_>, ahead_max: usize) -> Result<(), FileError> {
         let locate = |no| PageLocation::of(no, self.entry(no)).ok().flatten();
         let Some(first) = locate(no) else { return Ok(()) };
-        let run = PageRun::new(first, (0..ahead_max).map_while(ahead).map_while(locate));
+        let place_of = |no| self.root.place(self.height, no);
+        let run = PageRun::with_ahead(first, (0..ahead_max).map_while(ahead), place_of, locate);
         let reader = self.shared.reader.as_ref().expect("only a map with a file has pages outside memory");
         let asker = RoomAsker::of(&self.shared);
         let read = reader.read_run_blocking(run, asker.as_ref());

@@ -76,8 +76,11 @@ pub(crate) struct MapShared {
     pub(crate) rooms: AtomicU64,
     /// So many misses at home are read at once, blocking, instead of being told. Used at home alone.
     turn_reads: AtomicU32,
-    /// Page versions that some root holds.
+    /// Page versions that some root holds, and pages of cold leaves.
     versions: AtomicU64,
+    /// Pages of cold leaves that nobody has looked into: known by their places alone.
+    cold: AtomicU64,
+    cold_leaves: AtomicU64,
     released: ReleasedSlots,
     /// Set when the live map is gone: its file takes no more slots back.
     closed: AtomicBool,
@@ -162,6 +165,27 @@ impl MapShared {
     /// So many pages are not known by their places alone any more.
     pub(crate) fn forget_versions(&self, pages: u64) {
         self.versions.fetch_sub(pages, Ordering::Relaxed);
+    }
+
+    /// Pages that have no version and no entry, and leaves that keep places, whether somebody has looked into them or not.
+    pub(crate) fn cold(&self) -> (u64, u64) {
+        (self.cold.load(Ordering::Relaxed), self.cold_leaves.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn note_cold(&self, pages: u64) {
+        self.cold.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forget_cold(&self, pages: u64) {
+        self.cold.fetch_sub(pages, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_cold_leaf(&self) {
+        self.cold_leaves.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forget_cold_leaf(&self) {
+        self.cold_leaves.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Says that nothing in memory points to `location` any more.
@@ -272,22 +296,13 @@ impl PageVersion {
         }
     }
 
-    /// A version that only the file has.
-    pub(crate) fn stored(location: Location, shared: &Arc<MapShared>) -> PageVersion {
-        shared.charge(VERSION_LEN);
-        shared.versions.fetch_add(1, Ordering::Relaxed);
+    /// A version that only the file has, of a page that counts already. The caller has charged [`VERSION_LEN`] for it.
+    pub(crate) fn thawed(location: Location, shared: &Arc<MapShared>) -> PageVersion {
         PageVersion {
             location: LocationCell::new(Some(location)),
             frame: FrameCell::default(),
             shared: Arc::clone(shared),
         }
-    }
-
-    /// A version that only the file has, of a page that counts already.
-    pub(crate) fn thawed(location: Location, shared: &Arc<MapShared>) -> PageVersion {
-        let version = PageVersion::stored(location, shared);
-        shared.forget_versions(1);
-        version
     }
 
     /// Where the page lies, of a version that goes although its page stays: it goes on counting, and its slot is released by whoever has its place.

@@ -198,7 +198,7 @@ impl Tenant {
                 Some(location) if requests.is_empty() => self.request_for(txn, *page, location),
                 Some(location) if self.hold_too(txn.id, *page) => {
                     self.pages.count_miss();
-                    self.request_of(PageRun::new(location, []), false)
+                    self.request_of(PageRun::new(location), false)
                 }
                 Some(_) => break,
             };
@@ -225,7 +225,7 @@ impl Tenant {
     /// The request for a page that no statement waits for: of opening, replaying, checkpoints and what was dropped.
     pub(crate) fn request(&self, page: PageNo) -> Result<Option<PageRequest>, PageFault> {
         let located = self.pages.locate(page)?;
-        Ok(located.map(|location| self.request_of(PageRun::new(location, []).for_upkeep(), false)))
+        Ok(located.map(|location| self.request_of(PageRun::new(location).for_upkeep(), false)))
     }
 
     /// What to read after [`Tenant::reclaim`] missed `page`; `None` if it has come in meanwhile.

@@ -13,6 +13,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use rustc_hash::FxHashMap;
 
 use super::{extent_of, fill_full_set};
+use crate::cold_leaf::Glance;
 use crate::data_file::Root;
 use crate::file_error::FileError;
 use crate::file_reader::offset_of;
@@ -41,7 +42,7 @@ pub struct ImageWriter {
     at: u32,
     walk: Walk,
     /// The leaf whose pages are being made, and the index of the next one.
-    leaf: Option<(Arc<Leaf>, u32, usize)>,
+    leaf: Option<(Glance, u32, usize)>,
 }
 
 /// What a slot is made of.
@@ -285,7 +286,7 @@ enum Step {
         first: u32,
     },
     Leaf {
-        leaf: Arc<Leaf>,
+        leaf: Glance,
         first: u32,
     },
     /// All below an inner node has been seen.
@@ -325,8 +326,8 @@ impl Walk {
     fn enter(&mut self, link: Link, height: u32, first: u32) -> Option<Step> {
         match link {
             Link::Empty => None,
-            Link::Leaf(leaf) => Some(Step::Leaf { leaf, first }),
-            Link::Cold(cold) => Some(Step::Leaf { leaf: cold.share(), first }),
+            Link::Leaf(leaf) => Some(Step::Leaf { leaf: Glance::Kept(leaf), first }),
+            Link::Cold(cold) => Some(Step::Leaf { leaf: Glance::at(cold), first }),
             Link::Inner(inner) => {
                 self.path.push(Visit { inner: Arc::clone(&inner), height, first, next: 0 });
                 Some(Step::Inner { inner, height, first })

@@ -7,6 +7,7 @@ use governor::VictimChoice;
 
 use super::eviction::{lap, store_of};
 use super::fixture::*;
+use super::image::{check, image_of};
 use crate::ReadPages;
 use crate::radix::FANOUT;
 
@@ -135,4 +136,32 @@ fn threads_that_look_into_a_cold_leaf_at_once_share_it() {
         store.check();
         store.reopen().check();
     }
+}
+
+#[test]
+fn what_is_known_of_cold_pages_is_not_taken_from_what_others_take() {
+    let (mut store, pages) = frozen();
+    let nodes = store.map.shared.resident_frames().0;
+    assert!(nodes < 8192, "{nodes}");
+    for (frames, no) in [pages[700], pages[701], pages[10]].into_iter().enumerate() {
+        let before = store.map.shared.resident_frames().0;
+        fetch(&store.env, &mut store.map, &store.file, no).expect("readable");
+        let more = store.map.shared.resident_frames().0 - before;
+        assert!((8192..8192 + 512).contains(&more), "page {frames}: {more}");
+    }
+    store.map.evict_all();
+    lap(&mut store, &mut VictimChoice::default());
+    assert_eq!(store.map.shared.resident_frames().0, nodes);
+}
+
+#[test]
+fn an_image_leaves_cold_leaves_cold() {
+    let (mut store, _) = frozen();
+    let before = store.map.resident_bytes();
+    let snapshot = store.map.snapshot();
+    let image = image_of(&store.env, snapshot, TENANT, store.commit);
+    check(&image).expect("a sound image");
+    assert_eq!(store.map.resident_bytes(), before);
+    store.check();
+    store.reopen().check();
 }

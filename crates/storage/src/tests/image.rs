@@ -24,7 +24,7 @@ fn folder(env: &Env) {
 }
 
 /// The whole image of `snapshot` as a file of `tenant`.
-fn image_of(env: &Env, snapshot: Snapshot, tenant: TenantId, commit: CommitNo) -> Vec<u8> {
+pub(super) fn image_of(env: &Env, snapshot: Snapshot, tenant: TenantId, commit: CommitNo) -> Vec<u8> {
     block_on(env, async {
         let mut image = ImageWriter::new(snapshot, tenant, root_of(commit)).await.expect("fits");
         let mut bytes = Vec::new();
@@ -37,7 +37,7 @@ fn image_of(env: &Env, snapshot: Snapshot, tenant: TenantId, commit: CommitNo) -
 }
 
 /// Reads an image to its end.
-fn check(bytes: &[u8]) -> Result<ImageReader, FileError> {
+pub(super) fn check(bytes: &[u8]) -> Result<ImageReader, FileError> {
     let mut reader = ImageReader::begin(Path::new("image"), bytes, None)?;
     let mut page = Box::new([0; PAGE_SIZE]);
     for slot in bytes[IMAGE_HEAD_LEN..].chunks_exact(PAGE_SIZE) {

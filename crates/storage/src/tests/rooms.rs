@@ -240,7 +240,7 @@ fn a_read_takes_room_when_it_has_its_turn() {
     let reads = pages.iter().map(|no| {
         let from = store.map.locate(*no).expect("a known page").expect("not in memory");
         let (reader, asker) = (store.file.reader(), asker.clone());
-        Box::pin(async move { reader.read_run(PageRun::new(from, []), Some(&asker)).await })
+        Box::pin(async move { reader.read_run(PageRun::new(from), Some(&asker)).await })
     });
     let mut reads: Vec<_> = reads.collect();
     assert!(reads.iter_mut().all(|read| poll(read.as_mut()).is_none()));
