@@ -15,6 +15,9 @@ use env::{Disk, OpenMode};
 /// Name of the file in a volume's directory.
 pub(crate) const RESERVE_FILE: &str = "reserve";
 
+/// A volume runs short where it has less free than so many times what is set aside.
+const LITTLE_PARTS: u64 = 16;
+
 /// The reserve of one volume.
 pub(crate) struct SpaceReserve {
     disk: Arc<dyn Disk>,
@@ -57,6 +60,12 @@ impl SpaceReserve {
     /// Whether the volume is full and what was set aside is given out.
     pub(crate) fn is_spent(&self) -> bool {
         self.spent.load(Ordering::Relaxed)
+    }
+
+    /// Whether the volume is full, or has so little left that it soon may be: what can be made again had better go. Blocks.
+    pub(crate) fn is_running_short(&self) -> bool {
+        let is_little = |free: ByteCount| free.0 < LITTLE_PARTS * self.len.0;
+        self.is_spent() || self.disk.free_space(&self.path).is_ok_and(is_little)
     }
 
     /// Gives the space out; true if there was any. Blocks.
@@ -126,6 +135,10 @@ mod tests {
         let reserve = SpaceReserve::new(&disk, Path::new("/data"), ByteCount(256 << 10));
         let len = || disk.open("/data/reserve".as_ref(), OpenMode::Read, false).unwrap().len().unwrap();
         assert_eq!((reserve.is_spent(), len()), (false, 256 << 10));
+        assert!(reserve.is_running_short());
+        world.set_disk_capacity(ByteCount(8 << 20));
+        assert!(!reserve.is_running_short());
+        world.set_disk_capacity(ByteCount(1 << 20));
         let other = disk.open("/data/other".as_ref(), OpenMode::Create, false).unwrap();
         other.write_at(&vec![1; 700 << 10], 0).unwrap();
         assert!(reserve.release());

@@ -37,7 +37,7 @@ pub(crate) async fn keep_log(shared: Arc<Shared>) {
         keeper.wait(&shared).await;
         shared.reserves.iter().for_each(|reserve| reserve.restore());
         let prepared = shared.log_dir.prepare_ahead().await;
-        if shared.reserves.iter().any(|reserve| reserve.is_spent())
+        if shared.reserves.iter().any(|reserve| reserve.is_running_short())
             && let Err(error) = shared.log_dir.remove_surplus()
         {
             tracing::warn!(%error, "a free log segment could not be removed");

@@ -106,14 +106,13 @@ struct DirState {
 }
 
 impl DirState {
-    /// A free segment that is to be removed, if there is any: `may` says of one of full length, when there are more than `keep`, whether it may go.
+    /// A free segment that is to be removed, if there is any: one shorter than `len`, or where there are more than `keep` and `may` says so.
     fn take_surplus(
         &mut self,
         len: u64,
         keep: usize,
         may: impl FnOnce(&mut DirState) -> bool,
     ) -> Option<SegmentFile> {
-        // Those that a full disk had room for have served.
         match self.free.iter().position(|segment| segment.len < len) {
             Some(short) => Some(self.free.swap_remove(short)),
             None if self.free.len() > keep && may(self) => self.free.pop(),
@@ -419,8 +418,11 @@ impl LogDir {
             let segment = self.create_filled(len).await?;
             self.state().free.push(segment);
         }
+        // Each log has its next one.
+        self.0.want.store(MADE, Ordering::Relaxed);
+        // Those that a full disk had room for have served.
         let now = env::now();
-        self.remove_surplus_if(|state| {
+        self.remove_surplus_if(len, |state| {
             let may = now >= state.surplus_at + SURPLUS_AFTER;
             if may {
                 state.surplus_at = now;
@@ -430,17 +432,21 @@ impl LogDir {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Removes all free segments beyond those that are kept: others need the space now.
+    /// Removes all free segments beyond those that are kept: others need the space now. Those of [`LogDir::prepare_little`] stay: whoever makes room was
+    /// let in because of them.
     pub fn remove_surplus(&self) -> Result<(), RedoError> {
-        self.remove_surplus_if(|_| true)
+        self.remove_surplus_if(0, |_| true)
     }
 
-    fn remove_surplus_if(&self, mut may: impl FnMut(&mut DirState) -> bool) -> Result<(), RedoError> {
-        let LogOptions { segment_len, spare_segments_max } = self.0.options;
+    fn remove_surplus_if(
+        &self,
+        len: u64,
+        mut may: impl FnMut(&mut DirState) -> bool,
+    ) -> Result<(), RedoError> {
         loop {
             let mut state = self.state();
-            let keep = state.logs + spare_segments_max;
-            let Some(segment) = state.take_surplus(segment_len.0, keep, &mut may) else { return Ok(()) };
+            let keep = state.logs + self.0.options.spare_segments_max;
+            let Some(segment) = state.take_surplus(len, keep, &mut may) else { return Ok(()) };
             drop(state);
             segment.remove(&self.0.env)?;
         }
@@ -588,6 +594,8 @@ impl LogDir {
             // Fragments whose commit never became durable.
             live.fragment_sets.clear();
         }
+        // It may have read commits that are lost now.
+        *self.lately() = None;
     }
 
     /// A write to the segment `id` has failed.
@@ -627,8 +635,11 @@ impl DirState {
                     }
                 }
                 Pin::CommitSet(set, tenant, commit) => {
-                    state.live.get_mut(&id).expect("an open segment is live").pins.insert(tenant, commit);
-                    for live in drop_set(&mut state.live, id.log, set) {
+                    let is_kept = state.released.get(&tenant).is_none_or(|released| *released < commit);
+                    if is_kept {
+                        state.live.get_mut(&id).expect("an open segment is live").pins.insert(tenant, commit);
+                    }
+                    for live in drop_set(&mut state.live, id.log, set).filter(|_| is_kept) {
                         let pinned = live.pins.entry(tenant).or_default();
                         *pinned = commit.max(*pinned);
                     }

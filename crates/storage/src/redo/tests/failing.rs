@@ -417,6 +417,7 @@ fn what_little_a_full_disk_has_left_serves_until_there_is_space() {
     for segments in 1..=2 {
         // The second time there is nothing to do.
         (0..2).for_each(|_| block_on(&env, logs.prepare_little()).expect("a megabyte fits"));
+        logs.remove_surplus().expect("the disk works");
         assert_eq!(lens(), vec![1 << 20; segments]);
         let before = commits;
         while log.admit(10_000).is_ok() {
