@@ -678,8 +678,8 @@ impl Tenant {
             self.history.end();
         }
         self.open_transactions -= 1;
-        self.forget_changes(&mut txn);
         txn.overlay.free(|| steps.take());
+        self.forget_changes(&mut txn);
     }
 
     /// Others have their turns before `txn` goes on: what it locked is locked for them. To be called in the turn of the

@@ -17,8 +17,11 @@ use crate::space::Demand;
 use crate::tenant::Tenant;
 use crate::txn::Txn;
 
-/// Bytes of changes from which they are logged ahead, and of a part, but for its last change: what the log writes without being late for others.
-const PART_LEN: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+/// Bytes of changes from which they are logged ahead.
+const AHEAD_MIN: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+
+/// Bytes of a part, but for its last change: what the log writes without being late for others, and less than others' commits wait for.
+const PART_LEN: usize = if cfg!(test) { 64 << 10 } else { 512 << 10 };
 
 /// What is in the log of a transaction that has not committed.
 pub(crate) struct Ahead {
@@ -70,7 +73,7 @@ impl Tenant {
     pub fn log_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Option<Lsn>> {
         let is_to_go_on = match &txn.ahead {
             Some(ahead) => !ahead.is_whole,
-            None => !txn.branched && txn.overlay.bytes() >= PART_LEN,
+            None => !txn.branched && txn.overlay.bytes() >= AHEAD_MIN,
         };
         if !is_to_go_on {
             return Ok(None);
@@ -127,8 +130,10 @@ impl Tenant {
         redo: &mut dyn RedoSink,
     ) -> SqlResult<Lsn> {
         let demand = txn.ahead.as_ref().map_or_else(|| self.demand_of(txn), |ahead| ahead.demand);
-        self.require_space(record.len(), demand)?;
-        redo.admit(record.len(), demand)?;
+        // The first is asked for all: what does not fit should not take room first.
+        let len = if txn.ahead.is_none() { record.len().max(txn.overlay.bytes()) } else { record.len() };
+        self.require_space(len, demand)?;
+        redo.admit(len, demand)?;
         self.space.note_logged(record.len());
         let mut set = match txn.ahead.take() {
             Some(ahead) => ahead.set,

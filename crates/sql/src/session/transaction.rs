@@ -218,11 +218,6 @@ impl Session {
             checked?;
         }
         let Some(open) = self.transaction.open() else { return Ok(()) };
-        match home.tenant.commit_wait(&mut open.txn)? {
-            Some(CommitWait::Memory(wait)) => return Err(Pause::Memory(wait)),
-            Some(CommitWait::Pages(requests)) => return Err(Pause::Pages(requests)),
-            None => {}
-        }
         if let Some(end) = home.redo.far_behind()
             && open.txn.has_changes()
             && !std::mem::replace(&mut open.has_waited_for_log, true)
@@ -239,8 +234,13 @@ impl Session {
             // The limit may be lifted meanwhile.
             return Err(Pause::OwnCap(wait.min(LIMIT_LOOK)));
         }
-        match home.tenant.log_ahead(&mut open.txn, home.redo)? {
-            Some(end) => Err(Pause::Memory(WriterWait::Log(end))),
+        if let Some(end) = home.tenant.log_ahead(&mut open.txn, home.redo)? {
+            return Err(Pause::Memory(WriterWait::Log(end)));
+        }
+        // Last: what it says holds for a commit in this turn, and it looks at each change.
+        match home.tenant.commit_wait(&mut open.txn)? {
+            Some(CommitWait::Memory(wait)) => Err(Pause::Memory(wait)),
+            Some(CommitWait::Pages(requests)) => Err(Pause::Pages(requests)),
             None => Ok(()),
         }
     }
