@@ -173,6 +173,7 @@ async fn serve_noted(
             let _ = env::timeout_at(Some(deadline), connection.stream.sent()).await;
         }
     }
+    connection.end().await;
 }
 
 async fn begin(

@@ -93,8 +93,28 @@ impl Connection {
                 interruption.canceled()
             }
         };
-        self.fail(&error)?;
+        self.fail_at_length(&error).await?;
         Ok(Err(error))
+    }
+
+    /// As [`Connection::fail`] where what is taken back may be much.
+    async fn fail_at_length(&mut self, error: &SqlError) -> Result<(), End> {
+        let failed = self.long_turn(|session, home, _| {
+            session.fail(home, error);
+            Ok(())
+        });
+        failed.await?.expect("nothing to wait for");
+        Ok(())
+    }
+
+    /// Gives back what the session has of its tenant, at its end: others have their turns meanwhile, as they have not where it is dropped.
+    pub(super) async fn end(&mut self) {
+        let ended = self.long_turn(|session, home, _| {
+            session.end(home);
+            Ok(())
+        });
+        // Of a tenant that was opened again there is nothing to give back.
+        let _ = ended.await;
     }
 
     /// How long the statement under way may wait.
