@@ -86,6 +86,28 @@ fn five_hundred_tenants_fill_two_workers_and_each_gets_its_own() {
     }
 }
 
+/// Polls that are longer than a slice run before the slices of others that are due earlier by then: no promise is broken by that.
+#[test]
+fn five_hundred_tenants_with_long_polls_get_their_own_beside_some_that_take_all_they_can() {
+    const POLL: u64 = 650 * US;
+    let reserved = |n: usize| if n < 300 { 2 } else { 1 };
+    let mut tenants: Vec<Tenant> =
+        (0..500).map(|n| Tenant::new(reserved(n), 0, Load::Busy, (550 * US, POLL))).collect();
+    tenants.extend((0..8).map(|_| Tenant::new(0, 0, Load::Busy, (20 * US, 250 * US))));
+    let mut world = World::new(1, tenants, 5);
+    world.run_until(6 * SECOND);
+    let mut behind = vec![0i64; 500];
+    for row in world.rows.iter().filter(|row| row.tenant.0 < 600) {
+        let index = (row.tenant.0 - 100) as usize;
+        behind[index] += row.demanded as i64 - row.given as i64;
+        assert!(
+            behind[index] <= (POLL + 100 * US) as i64,
+            "a slice and a poll: {} at {row:?}",
+            behind[index]
+        );
+    }
+}
+
 #[test]
 fn half_a_worker_is_kept_against_many_without_reservation() {
     let mut tenants = vec![Tenant::new(
