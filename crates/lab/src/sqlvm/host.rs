@@ -42,6 +42,11 @@ pub(super) struct Promise {
 }
 
 impl Promise {
+    /// The same without limits of the processor and of I/O.
+    pub(super) fn at_any_rate(self) -> Promise {
+        Promise { cpu_max: None, iops_max: None, ..self }
+    }
+
     /// The options of ALTER TENANT.
     pub(super) fn options(&self) -> String {
         let limit = |value: Option<String>| value.unwrap_or_else(|| "none".into());

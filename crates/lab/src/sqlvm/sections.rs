@@ -48,11 +48,13 @@ pub(super) fn arrivals(script: &Script, columns: &[Column], id: &str, title: &st
             "T1 runs {} ({}) with {} clients in closed loops, is promised half of the one worker, 200 I/Os a second and 2 GiB; {} \
              arrive one after the other, every {:.0} s, with at most half a worker, 250 I/Os a second and 2 GiB each. With limits \
              only, T1 has those limits, too, and no reservation; with best effort nobody has either. Alone is T1 by itself with its \
-             reservation as its limit. Numbers are of the last {:.0} s, with all there.",
+             reservation as its limit, once it has worked for {:.0} s without limits of the processor and of I/O, so that its pages are in memory \
+             as they are after the others' arrival. Numbers are of the last {:.0} s, with all there.",
             script.t1.name(),
             script.t1.setting(),
             script.t1.clients(),
             names.join(", "),
+            script.gap.as_secs_f64(),
             script.gap.as_secs_f64(),
             script.measured.as_secs_f64(),
         ),

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 const ROOT: &str = "/sys/fs/cgroup";
+/// Of all databases' groups together beside what is in none, with each version: as much as there can be, for otherwise they are worth one process.
+const ALL_SHARES: &str = "262144";
+const ALL_WEIGHT: &str = "10000";
 /// Length of a period of a processor limit: short, so that a limited process does not stand still for long.
 const PERIOD_US: u64 = 10_000;
 
@@ -58,11 +61,13 @@ impl Groups {
             write(&Path::new(ROOT).join("cgroup.subtree_control"), "+cpu +io")?;
             let parent = Path::new(ROOT).join(&groups.name);
             groups.make(parent.clone())?;
+            write(&parent.join("cpu.weight"), ALL_WEIGHT)?;
             write(&parent.join("cgroup.subtree_control"), "+cpu +io")?;
         } else {
             for controller in groups.controllers() {
                 groups.make(Path::new(ROOT).join(controller).join(&groups.name))?;
             }
+            write(&Path::new(ROOT).join("cpu").join(&groups.name).join("cpu.shares"), ALL_SHARES)?;
         }
         Ok(groups)
     }

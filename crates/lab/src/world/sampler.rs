@@ -111,7 +111,7 @@ impl Sampler {
             let mut seen = seen.borrow_mut();
             for (backend, database) in &found {
                 if let Some(groups) = &groups
-                    && !seen.has(*backend)
+                    && !seen.is_placed(*backend)
                 {
                     groups.borrow().put(database, *backend);
                 }
@@ -192,8 +192,9 @@ async fn databases(admin: &Client, sql: &str) -> Result<Vec<(u32, String)>> {
 struct Processes(BTreeMap<u32, (Option<String>, f64)>);
 
 impl Processes {
-    fn has(&self, pid: u32) -> bool {
-        self.0.contains_key(&pid)
+    /// Whether it is known whose it is: a backend that is still starting is a child of the server, and in no database yet.
+    fn is_placed(&self, pid: u32) -> bool {
+        self.0.get(&pid).is_some_and(|(database, _)| database.is_some())
     }
 
     fn sample(&mut self, server: u32, backends: &[(u32, String)]) -> Sample {

@@ -59,11 +59,7 @@ pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
     stage.will_take(time + settle * 2 + interleaved::length(stage, RULES.len()));
     let workers = stage.server_cores.count();
     let count = stage.options.amount(TENANTS, TENANTS_MIN);
-    let promise = Promise {
-        cpu: Some(promised_cores(workers, count)),
-        memory_mib: Some(TENANT_MIB),
-        ..Promise::default()
-    };
+    let shares = Shares::of(workers, count);
     let host = Host::with_workers(stage, workers, &["--memory", SERVER_MEMORY]).await?;
     host.need_ledger("a crowd")?;
     stage.note_setting("Versions", host.label().await?);
@@ -81,6 +77,8 @@ pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
     for number in 1..=count {
         let name = format!("t{number}");
         host.copy(&name, computing.template()).await?;
+        let promise =
+            Promise { cpu: Some(shares.cores(number)), memory_mib: Some(TENANT_MIB), ..Promise::default() };
         host.promise(&name, promise, 0).await?;
     }
     host.quiet(stage).await?;
@@ -105,22 +103,49 @@ pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
         return Err(format!("clients of the crowd ended early: {why}").into());
     }
     host.stop().await?;
-    stage.add(section(&Crowd { workers, tenants: count, promise, computing, looking_up }, &kept, &cost))
+    stage.add(section(&Crowd { workers, tenants: count, shares, computing, looking_up }, &kept, &cost))
 }
 
 /// Who was there, with what.
 struct Crowd {
     workers: usize,
     tenants: u64,
-    promise: Promise,
+    shares: Shares,
     computing: Actor,
     looking_up: Actor,
 }
 
-/// What is promised to each of so many tenants: whole thousandths of a core, at least one.
-fn promised_cores(workers: usize, tenants: u64) -> f64 {
-    let thousandths = (PROMISED * 1000.0 * workers as f64 / tenants as f64).floor();
-    thousandths.max(1.0) / 1000.0
+/// What is promised to each tenant: whole thousandths of a core, at least one; the first `more` have one more, so that they come to [`PROMISED`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Shares {
+    thousandths: u64,
+    more: u64,
+}
+
+impl Shares {
+    fn of(workers: usize, tenants: u64) -> Shares {
+        let all = (PROMISED * 1000.0 * workers as f64).round() as u64;
+        if all < tenants {
+            return Shares { thousandths: 1, more: 0 };
+        }
+        Shares { thousandths: all / tenants, more: all % tenants }
+    }
+
+    /// Of the tenant of this number, from 1 on.
+    fn cores(self, number: u64) -> f64 {
+        (self.thousandths + u64::from(number <= self.more)) as f64 / 1000.0
+    }
+
+    fn all(self, tenants: u64) -> f64 {
+        (self.thousandths * tenants + self.more) as f64 / 1000.0
+    }
+
+    fn words(self) -> String {
+        match self.more {
+            0 => format!("{} cores", self.cores(1)),
+            more => format!("{} cores (the first {more}) or {}", self.cores(1), self.cores(more + 1)),
+        }
+    }
 }
 
 async fn kept(stage: &Stage, host: &Host, time: std::time::Duration, workers: usize) -> Result<Kept> {
@@ -209,38 +234,36 @@ fn section(crowd: &Crowd, kept: &Kept, cost: &Interleaved) -> Section {
         row.extend(cost.cells(rule));
         costs.row(row);
     }
-    let cores = crowd.promise.cpu.unwrap_or(0.0);
     Section {
         id: "crowd".into(),
         title: format!("{tenants} tenants with promises, all at work"),
         text: format!(
-            "{tenants} tenants on a server of {} worker{} on as many cores, {cores} cores and {TENANT_MIB} MiB promised to each, {} cores to \
+            "{tenants} tenants on a server of {} worker{} on as many cores, {} and {TENANT_MIB} MiB promised to each, {} cores to \
              all together; one client each in a closed loop. First they compute ({}), so that all want more than there is: that \
              is what was kept. Then they look up one row at a time ({}), under reservations and best_effort in turn, with the same promises: \
              that is what it costs.",
             crowd.workers,
             if crowd.workers == 1 { "" } else { "s" },
-            figure(cores * tenants as f64),
+            crowd.shares.words(),
+            figure(crowd.shares.all(tenants)),
             crowd.computing.setting(),
             crowd.looking_up.setting(),
         ),
         verdicts,
         plots: vec![
             Plot {
-                title: "Processor time given to each tenant".into(),
+                title: "Processor time given to each tenant, beyond what it was owed".into(),
                 x_label: "tenant".into(),
                 y_label: "ms a second".into(),
                 series: vec![Series {
-                    name: "given".into(),
+                    name: "beyond".into(),
                     x_first: 1.0,
                     x_step: 1.0,
-                    values: kept.tenants.iter().map(|owed| owed.given / kept.seconds * 1e3).collect(),
-                }],
-                promised: vec![crate::report::Level {
-                    name: "promised".into(),
-                    y: cores * 1e3,
-                    x_from: 0.0,
-                    x_to: tenants as f64,
+                    values: kept
+                        .tenants
+                        .iter()
+                        .map(|owed| (owed.given - owed.demanded) / kept.seconds * 1e3)
+                        .collect(),
                 }],
                 smoothed_over: 1,
                 ..Plot::default()
@@ -269,10 +292,15 @@ mod tests {
 
     #[test]
     fn promises_are_whole_thousandths_and_leave_the_server_its_own() {
-        assert_eq!(promised_cores(1, 500), 0.001);
-        assert_eq!(promised_cores(2, 500), 0.003);
-        assert_eq!(promised_cores(1, 20), 0.04);
-        assert_eq!(promised_cores(1, 5000), 0.001, "none is promised nothing");
+        let of = |workers, tenants| {
+            let shares = Shares::of(workers, tenants);
+            (shares.cores(1), shares.cores(tenants), shares.all(tenants))
+        };
+        assert_eq!(of(1, 500), (0.002, 0.001, 0.8));
+        assert_eq!(of(2, 500), (0.004, 0.003, 1.6));
+        assert_eq!(of(1, 20), (0.04, 0.04, 0.8));
+        assert_eq!(of(1, 5000), (0.001, 0.001, 5.0), "none is promised nothing");
+        assert_eq!(Shares::of(1, 500).words(), "0.002 cores (the first 300) or 0.001");
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn section(found: &[(Actor, Interleaved)]) -> Section {
         text: format!(
             "One tenant with {CLIENTS} clients in closed loops: {}. Under best_effort nothing is promised and nothing kept; under \
              reservations once nothing and once {}. In turn, in short windows while the clients go on; a window is held against \
-             the one of best_effort in its round. Processor time is all of the server's process, so what its own threads do is in it.",
+             the mean of those of best_effort before and after it. Processor time is all of the server's process, so what its own threads do is in it.",
             settings.join(", "),
             promised().options()
         ),

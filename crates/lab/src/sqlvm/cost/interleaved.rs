@@ -1,7 +1,7 @@
 //! The server's processor time for a transaction under several rules, in short windows in turn, while the same clients go on.
 //!
-//! Windows of a round are next to each other, so what drifts (a growing table, a busy machine) is in all of them; a round is held
-//! against itself, and the median of the rounds is told.
+//! What drifts (a growing table, a busy machine) is in all windows: one of the first rule is before and after each of another, which is held against
+//! the mean of the two, and the median of all is told.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use crate::sqlvm::actors::Acting;
 use crate::sqlvm::host::Host;
 use crate::sqlvm::stage::Stage;
 use crate::stats;
+use crate::world::process;
 
 /// What promises may cost, of the processor time without.
 pub(super) const COST_MAX: f64 = 0.02;
@@ -19,6 +20,8 @@ pub(super) const COST_MAX: f64 = 0.02;
 const SETTLE_SECONDS: f64 = 2.0;
 /// Of a window. What a transaction costs on a shared machine drifts by a fifth within a minute: many short ones say more than few long ones.
 const SECONDS: f64 = 3.0;
+/// More of a core used by the load, which is one thread, and clients waited for themselves.
+pub(super) const LOAD_BUSY: f64 = 0.9;
 /// How many rounds of a full run; a shorter one has fewer, of shorter windows.
 const ROUNDS: f64 = 36.0;
 pub(super) const ROUNDS_MIN: usize = 4;
@@ -29,6 +32,8 @@ pub(super) struct Window {
     pub(super) cpu_seconds: f64,
     pub(super) transactions: u64,
     pub(super) seconds: f64,
+    /// Processor time of the load.
+    pub(super) load_seconds: f64,
 }
 
 impl Window {
@@ -38,10 +43,29 @@ impl Window {
     }
 }
 
-/// Windows of each rule, by round. The first rule is what the others are held against.
+/// A window of a rule, between two of the first one.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    before: Window,
+    during: Window,
+    after: Window,
+}
+
+impl Trial {
+    /// What the rule costs more, of what the first one does; `None` where one of the windows had no transactions.
+    fn cost(&self) -> Option<f64> {
+        let without = f64::midpoint(self.before.cost_us()?, self.after.cost_us()?);
+        Some(stats::off(self.during.cost_us()?, without))
+    }
+}
+
+/// Windows under several rules. The first is what the others are held against.
 pub(super) struct Interleaved {
-    pub(super) names: Vec<String>,
-    pub(super) windows: Vec<Vec<Window>>,
+    names: Vec<String>,
+    /// Of the first rule.
+    first: Vec<Window>,
+    /// Of each other one.
+    others: Vec<Vec<Trial>>,
 }
 
 /// Rounds that a run has, of `full` in a whole one.
@@ -52,13 +76,8 @@ pub(super) fn rounds(stage: &Stage, full: f64) -> usize {
 
 /// How long they take for so many rules.
 pub(super) fn length(stage: &Stage, rules: usize) -> Duration {
-    (stage.options.time(SECONDS) + stage.options.time(SETTLE_SECONDS))
-        * (rounds(stage, ROUNDS) * rules) as u32
-}
-
-/// The order of the rules in a round: there and back, so that none always follows the same one.
-fn order(round: usize, rules: usize) -> Vec<usize> {
-    if round.is_multiple_of(2) { (0..rules).collect() } else { (0..rules).rev().collect() }
+    let windows = 2 * (rules - 1) * rounds(stage, ROUNDS) + 1;
+    (stage.options.time(SECONDS) + stage.options.time(SETTLE_SECONDS)) * windows as u32
 }
 
 /// Measures under each rule in turn; `put_in_force` is told its number.
@@ -69,33 +88,52 @@ pub(super) async fn measure(
     names: &[&str],
     put_in_force: impl AsyncFn(usize) -> Result<()>,
 ) -> Result<Interleaved> {
-    let time = stage.options.time(SECONDS);
-    let mut windows = vec![Vec::new(); names.len()];
+    let window = async |rule| {
+        put_in_force(rule).await?;
+        stage.pass(stage.options.time(SETTLE_SECONDS)).await;
+        let count = || acting.live.transactions.load(Ordering::Relaxed);
+        let load = || process::cpu_seconds(std::process::id());
+        let (began, cpu, done, of_load) = (tokio::time::Instant::now(), host.cpu_seconds(), count(), load());
+        stage.pass(stage.options.time(SECONDS)).await;
+        Ok::<_, crate::Error>(Window {
+            cpu_seconds: host.cpu_seconds() - cpu,
+            transactions: count() - done,
+            seconds: began.elapsed().as_secs_f64(),
+            load_seconds: load() - of_load,
+        })
+    };
+    let mut first = vec![window(0).await?];
+    let mut others = vec![Vec::new(); names.len() - 1];
     let rounds = rounds(stage, ROUNDS);
     for round in 0..rounds {
         stage.say(&format!("round {} of {rounds}", round + 1));
-        for rule in order(round, names.len()) {
-            put_in_force(rule).await?;
-            stage.pass(stage.options.time(SETTLE_SECONDS)).await;
-            let count = || acting.live.transactions.load(Ordering::Relaxed);
-            let (began, cpu, done) = (tokio::time::Instant::now(), host.cpu_seconds(), count());
-            stage.pass(time).await;
-            windows[rule].push(Window {
-                cpu_seconds: host.cpu_seconds() - cpu,
-                transactions: count() - done,
-                seconds: began.elapsed().as_secs_f64(),
-            });
+        for (other, trials) in others.iter_mut().enumerate() {
+            let before = first[first.len() - 1];
+            let during = window(1 + other).await?;
+            let after = window(0).await?;
+            trials.push(Trial { before, during, after });
+            first.push(after);
         }
     }
-    Ok(Interleaved { names: names.iter().map(ToString::to_string).collect(), windows })
+    Ok(Interleaved { names: names.iter().map(ToString::to_string).collect(), first, others })
 }
 
 impl Interleaved {
-    /// What a rule costs more than the first, of it, in each round in which both had transactions.
+    /// What a rule costs more than the first, of it, wherever both had transactions.
     fn costs(&self, rule: usize) -> Vec<f64> {
-        let of_round =
-            |(first, other): (&Window, &Window)| Some(stats::off(other.cost_us()?, first.cost_us()?));
-        self.windows[0].iter().zip(&self.windows[rule]).filter_map(of_round).collect()
+        self.others[rule - 1].iter().filter_map(Trial::cost).collect()
+    }
+
+    fn windows(&self, rule: usize) -> Vec<Window> {
+        match rule {
+            0 => self.first.clone(),
+            _ => self.others[rule - 1].iter().map(|trial| trial.during).collect(),
+        }
+    }
+
+    /// Cores that the load used while a rule was in force.
+    fn load_cores(&self, rule: usize) -> f64 {
+        stats::median(&self.windows(rule).iter().map(|w| w.load_seconds / w.seconds).collect::<Vec<_>>())
     }
 
     /// That a rule costs at most [`COST_MAX`]. Void where rounds differ so much that they do not say on which side of it the cost is.
@@ -104,6 +142,11 @@ impl Interleaved {
         let (cost, error) = (stats::median(&costs), stats::median_error(&costs));
         let too_few =
             (costs.len() < ROUNDS_MIN).then(|| format!("{} rounds only had transactions", costs.len()));
+        // Then a server that is slower may be one that is given less.
+        let load = self.load_cores(0).max(self.load_cores(rule));
+        let waited = (load > LOAD_BUSY).then(|| {
+            format!("the load used {} of its core: clients waited for themselves", percent(load, false))
+        });
         let unclear = ((cost - COST_MAX).abs() < 2.0 * error).then(|| {
             format!(
                 "rounds differ too much to say more than {} ± {}",
@@ -116,13 +159,13 @@ impl Interleaved {
             format!("{} ± {}, {} rounds", percent(cost, true), percent(error, false), costs.len()),
             cost <= COST_MAX,
         )
-        .unless(too_few.or(unclear).as_deref())
+        .unless(too_few.or(waited).or(unclear).as_deref())
     }
 
     /// Cells of a table's row for a rule: microseconds, cost, transactions a second, cores.
     pub(super) fn cells(&self, rule: usize) -> [String; 4] {
         let of = |value: fn(&Window) -> Option<f64>| {
-            stats::median(&self.windows[rule].iter().filter_map(value).collect::<Vec<_>>())
+            stats::median(&self.windows(rule).iter().filter_map(value).collect::<Vec<_>>())
         };
         let costs = stats::summary(&self.costs(rule));
         let cost = if rule == 0 {
@@ -145,17 +188,13 @@ impl Interleaved {
 
     /// Microseconds a transaction of each rule, round by round; nothing where there were no transactions.
     pub(super) fn series(&self) -> Vec<Series> {
-        let values =
-            |windows: &[Window]| windows.iter().map(|window| window.cost_us().unwrap_or(0.0)).collect();
-        let named = self.names.iter().zip(&self.windows);
-        named
-            .map(|(name, windows)| Series {
-                name: name.clone(),
-                x_first: 1.0,
-                x_step: 1.0,
-                values: values(windows),
-            })
-            .collect()
+        let values = |rule| self.windows(rule).iter().map(|w| w.cost_us().unwrap_or(0.0)).collect();
+        let of = |(rule, name): (usize, &String)| {
+            // Between two others of a rule there are as many of the first as there are rules beside it.
+            let step = if rule == 0 { 1.0 / self.others.len() as f64 } else { 1.0 };
+            Series { name: name.clone(), x_first: 1.0, x_step: step, values: values(rule) }
+        };
+        self.names.iter().enumerate().map(of).collect()
     }
 }
 
@@ -164,12 +203,23 @@ mod tests {
     use super::*;
     use crate::report::Outcome;
 
+    fn window(us: f64) -> Window {
+        Window { cpu_seconds: us / 1e6 * 1000.0, transactions: 1000, seconds: 10.0, load_seconds: 5.0 }
+    }
+
+    /// `first` has one more than `other`.
     fn interleaved(first: &[f64], other: &[f64]) -> Interleaved {
-        let windows = |costs: &[f64]| {
-            let of = |us: &f64| Window { cpu_seconds: us / 1e6 * 1000.0, transactions: 1000, seconds: 10.0 };
-            costs.iter().map(of).collect()
-        };
-        Interleaved { names: vec!["off".into(), "on".into()], windows: vec![windows(first), windows(other)] }
+        let trials = other.iter().enumerate().map(|(at, us)| Trial {
+            before: window(first[at]),
+            during: window(*us),
+            after: window(first[at + 1]),
+        });
+        let others = vec![trials.collect()];
+        Interleaved {
+            names: vec!["off".into(), "on".into()],
+            first: first.iter().map(|us| window(*us)).collect(),
+            others,
+        }
     }
 
     fn outcome(first: &[f64], other: &[f64]) -> Outcome {
@@ -177,29 +227,39 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_held_against_itself() {
-        // It drifts by half; in each round the second costs a percent more.
-        let first = [10.0, 11.0, 12.0, 13.0, 15.0];
-        assert_eq!(outcome(&first, &first.map(|us| us * 1.01)), Outcome::Met);
-        assert_eq!(outcome(&first, &first.map(|us| us * 1.03)), Outcome::Missed);
-        let costs = interleaved(&first, &first.map(|us| us * 1.01)).costs(1);
+    fn a_window_is_held_against_its_neighbours() {
+        // It drifts by half; the second costs a percent more than what is between.
+        let first = [10.0, 11.0, 12.0, 13.0, 15.0, 14.0];
+        let between = |more: f64| -> Vec<f64> {
+            first.windows(2).map(|pair| f64::midpoint(pair[0], pair[1]) * more).collect()
+        };
+        assert_eq!(outcome(&first, &between(1.01)), Outcome::Met);
+        assert_eq!(outcome(&first, &between(1.03)), Outcome::Missed);
+        let costs = interleaved(&first, &between(1.01)).costs(1);
         assert!(costs.iter().all(|cost| (cost - 0.01).abs() < 1e-9), "{costs:?}");
     }
 
     #[test]
     fn what_cannot_be_told_is_void() {
-        let first = [10.0; 6];
+        let first = [10.0; 7];
         assert_eq!(outcome(&first, &[9.5, 10.0, 10.2, 10.3, 10.8, 11.0]), Outcome::Void, "1 to 3 %, perhaps");
         // As scattered, and far from the limit all the same.
         assert_eq!(outcome(&first, &[14.5, 15.0, 15.2, 15.3, 15.8, 16.0]), Outcome::Missed);
-        assert_eq!(outcome(&first[..3], &first[..3]), Outcome::Void, "three rounds");
-        let mut idle = interleaved(&first, &first);
-        idle.windows[1].iter_mut().for_each(|window| window.transactions = 0);
+        assert_eq!(outcome(&first, &first[..3]), Outcome::Void, "three rounds");
+        let mut idle = interleaved(&first, &first[..6]);
+        idle.others[0].iter_mut().for_each(|trial| trial.during.transactions = 0);
         assert_eq!(idle.verdict(1, "it").outcome, Outcome::Void, "nothing was done");
+        let mut waited = interleaved(&first, &first[..6]);
+        assert_eq!(waited.verdict(1, "it").outcome, Outcome::Met);
+        waited.others[0].iter_mut().for_each(|trial| trial.during.load_seconds = 9.5);
+        assert_eq!(waited.verdict(1, "it").outcome, Outcome::Void, "the load was the limit");
     }
 
     #[test]
-    fn rules_go_there_and_back() {
-        assert_eq!((order(0, 3), order(1, 3), order(2, 2)), (vec![0, 1, 2], vec![2, 1, 0], vec![0, 1]));
+    fn all_windows_are_shown() {
+        let found = interleaved(&[1.0, 2.0, 3.0], &[4.0, 5.0]);
+        let values: Vec<Vec<f64>> = found.series().into_iter().map(|series| series.values).collect();
+        assert_eq!(values.len(), 2);
+        assert_eq!(values.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2]);
     }
 }

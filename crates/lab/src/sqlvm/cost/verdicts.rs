@@ -1,15 +1,13 @@
 //! Whether the others noticed an attack.
 
 use super::attacks::Attack;
-use super::interleaved::ROUNDS_MIN;
+use super::interleaved::{LOAD_BUSY, ROUNDS_MIN};
 use crate::report::{Verdict, percent};
 use crate::sqlvm::careless::Ended;
 use crate::stats;
 
 /// What an attack may cost the others, of their throughput and of their p99.
 const COST_MAX: f64 = 0.05;
-/// More of a core used by the load, which is one thread, and clients waited for themselves.
-const LOAD_BUSY: f64 = 0.9;
 /// Less of a core used by a hostile tenant that got nothing done, and there was no attack.
 const IDLE_CORES: f64 = 0.01;
 
