@@ -193,15 +193,15 @@ class Rowhouse:
     name = "Rowhouse"
     admin_database = "rowhouse"
 
-    def __init__(self, folder, options=()):
-        self.data, self.options, self.process = folder / "rowhouse", list(options), None
+    def __init__(self, folder, options=(), build=ROWHOUSE):
+        self.data, self.options, self.build, self.process = folder / "rowhouse", list(options), build, None
 
     def start(self):
         """Starts it and waits until it answers a query; the seconds that took."""
         log = open(self.data.with_suffix(".log"), "ab")
         began = time.monotonic()
         self.process = subprocess.Popen(
-            [str(ROWHOUSE), "serve", "--data", str(self.data), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+            [str(self.build), "serve", "--data", str(self.data), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
              "--socket-dir", str(self.data.parent), *self.options],
             env=dict(os.environ, ROWHOUSE_ADMIN_PASSWORD=PASSWORD), stdout=subprocess.PIPE, stderr=log, text=True,
         )
