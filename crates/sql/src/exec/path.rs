@@ -10,9 +10,9 @@ use tenant::{Access, Direction};
 use types::{Datum, PgType};
 
 use super::{Cx, Flow, Halt, Key, Position, Run, Slice};
-use crate::expr::{BoundExpr, SubqueryEval, eval_ref};
+use crate::expr::{BoundExpr, SubqueryEval, eval_filter, eval_ref};
 use crate::memory_bound::{Held, value_memory};
-use crate::plan::{AccessPath, KeyPart, ProbeFit, RangeBound, ScanNode};
+use crate::plan::{AccessPath, Alternative, KeyPart, ProbeFit, RangeBound, ScanNode};
 
 /// A probe brought to the form of a column's keys.
 enum Fitted {
@@ -36,16 +36,45 @@ impl Run<'_, '_> {
         row: &mut Vec<Datum>,
         emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
     ) -> Halt<Flow> {
-        match &scan.path {
+        self.follow(scan, &scan.path, cx, row, emit)
+    }
+
+    /// Fills the scan's slots with each row that a path finds.
+    fn follow(
+        &self,
+        scan: &ScanNode,
+        path: &AccessPath,
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
+    ) -> Halt<Flow> {
+        match path {
             AccessPath::Full { backward } => {
                 self.scan_range(scan, None, KeyRange::all(), *backward, cx, row, emit)
             }
+            AccessPath::Alternatives(ways) => {
+                for (number, way) in ways.iter().enumerate() {
+                    let found = self.follow(scan, &way.path, cx, row, &mut |row| {
+                        // Another one finds it, too, if a condition before this one is true of it, and nobody if none is.
+                        match self.first_true(ways, cx, row)? == Some(number) {
+                            true => emit(row),
+                            false => Ok(Flow::More),
+                        }
+                    });
+                    if self.past_miss(found)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                Ok(Flow::More)
+            }
             AccessPath::Index { index, parts, lower, upper, backward } => {
                 let mut values = Values::new();
-                let single = parts.iter().all(|part| matches!(part, KeyPart::Equal(..)));
-                if single {
+                if parts.iter().all(KeyPart::is_one_value) {
                     for part in parts {
-                        let KeyPart::Equal(expr, fit) = part else { continue };
+                        let KeyPart::Equal(expr, fit) = part else {
+                            values.push(Datum::Null);
+                            continue;
+                        };
                         match self.probe_equal(expr, *fit, cx, row)? {
                             Fitted::Value(value) => values.push(value),
                             _ => return Ok(Flow::More),
@@ -61,6 +90,17 @@ impl Run<'_, '_> {
                 })
             }
         }
+    }
+
+    /// The first of several conditions that is true of a row.
+    fn first_true(&self, ways: &[Alternative], cx: &Cx<'_>, row: &[Datum]) -> Halt<Option<usize>> {
+        let ctx = cx.row(row);
+        for (number, way) in ways.iter().enumerate() {
+            if eval_filter(&way.condition, &ctx).map_err(|error| self.halt(error))? {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
     }
 
     /// Gives each combination of the values that key columns may have, the last column's turning fastest, until it is told to stop.
@@ -296,6 +336,7 @@ impl Run<'_, '_> {
                     }
                 }
             }
+            KeyPart::Null => return Ok(vec![Datum::Null]),
             KeyPart::InRows(..) => {}
         }
         if let KeyPart::InRows(id, fit) = part {

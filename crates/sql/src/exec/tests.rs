@@ -433,6 +433,142 @@ fn alternatives_of_one_column_are_looked_up_in_an_index() {
 }
 
 #[test]
+fn rows_with_a_null_are_found_by_an_index() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE jobs (id int PRIMARY KEY, whose int, done int, tag text UNIQUE);
+         CREATE INDEX by_done ON jobs (done); CREATE INDEX by_whose ON jobs (whose, done DESC NULLS LAST);
+         INSERT INTO jobs SELECT g, g % 10, CASE WHEN g % 500 > 0 THEN g END, CASE WHEN g % 1000 > 0 THEN 't' || g END FROM generate_series(1, 4000) g;
+         ANALYZE jobs",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for (sql, index, rows) in [
+        ("SELECT id FROM jobs WHERE done IS NULL ORDER BY id LIMIT 2", "by_done", ["500", "1000"].as_slice()),
+        ("SELECT count(*) FROM jobs WHERE done IS NULL", "by_done", &["8"]),
+        (
+            "SELECT id FROM jobs WHERE tag IS NULL ORDER BY id",
+            "jobs_tag_key",
+            &["1000", "2000", "3000", "4000"],
+        ),
+        ("SELECT count(*) FROM jobs WHERE whose = 0 AND done IS NULL AND id > 600", "by_", &["7"]),
+        (
+            "SELECT id FROM jobs WHERE (done = 7 OR done IS NULL) AND id < 900 ORDER BY id",
+            "by_done",
+            &["7", "500"],
+        ),
+        ("SELECT id FROM jobs WHERE done IS NULL AND tag IS NULL AND done = 7", "by_", &[]),
+    ] {
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert!(plan.iter().any(|line| line.contains(&format!("using {index}"))), "{sql}: {plan:#?}");
+        assert_eq!(lines(sql), rows, "{sql}");
+    }
+    assert_eq!(lines("SELECT count(*) FROM jobs WHERE id IS NULL"), ["0"]);
+    assert_eq!(lines("SELECT count(*) FROM jobs WHERE done IS NOT NULL"), ["3992"]);
+    // Of a range of an index, in slices, and changed while it is read.
+    let taken = "UPDATE jobs SET done = -id WHERE done IS NULL RETURNING id";
+    assert_eq!(lines(taken).len(), 8);
+    assert_eq!(lines("SELECT count(*) FROM jobs WHERE done IS NULL"), ["0"]);
+    assert_eq!(lines("UPDATE jobs SET done = NULL WHERE done < 0 RETURNING id").len(), 8);
+    assert_eq!(lines("DELETE FROM jobs WHERE done IS NULL AND tag IS NULL RETURNING id").len(), 4);
+    assert_eq!(
+        lines(
+            "SELECT j.id FROM (VALUES (1), (2)) v (x) JOIN jobs j ON j.whose = v.x - 1 AND j.done IS NULL ORDER BY 1"
+        ),
+        ["500", "1500", "2500", "3500"]
+    );
+}
+
+#[test]
+fn a_left_join_of_which_only_matches_are_wanted_begins_with_either_side() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE a (id int PRIMARY KEY, b int, t text); CREATE TABLE b (id int PRIMARY KEY, c int, n int); CREATE TABLE c (id int PRIMARY KEY, n int);
+         CREATE INDEX ON a (b); CREATE INDEX ON b (n);
+         INSERT INTO a SELECT g, CASE WHEN g % 4 > 0 THEN g END, 'x' FROM generate_series(1, 400) g;
+         INSERT INTO b SELECT g, CASE WHEN g % 3 > 0 THEN g END, CASE WHEN g % 5 > 0 THEN g END FROM generate_series(1, 300) g;
+         INSERT INTO c SELECT g, g FROM generate_series(1, 200) g",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    let from = "a LEFT JOIN b ON b.id = a.b LEFT JOIN c ON c.id = b.c";
+    let nested = "a LEFT JOIN (b LEFT JOIN c ON c.id = b.c) ON b.id = a.b AND c.n > 5";
+    // A condition, joins that are left as they are, and rows.
+    for (from, condition, left_joins, rows) in [
+        (from, "b.n = 7", 1, 1),
+        (from, "7 = abs(b.n) AND a.t = 'x'", 1, 1),
+        (from, "c.n = 7", 0, 1),
+        (from, "b.n IS NOT NULL", 1, 180),
+        (from, "b.n IN (7, 8)", 1, 1),
+        (from, "b.n NOT IN (7, 8)", 1, 179),
+        (from, "NOT b.n = 7", 1, 179),
+        (from, "(b.n = 7) IS TRUE", 1, 1),
+        (from, "(b.n = 7) IS NOT TRUE", 2, 399),
+        (from, "b.n IS NULL", 2, 220),
+        (from, "b.n = 7 OR a.id = 1", 2, 2),
+        (from, "coalesce(b.n, 7) = 7", 2, 221),
+        (from, "b.n = ANY (ARRAY[7, 8])", 1, 1),
+        (from, "b.n <> ALL (ARRAY[]::int[])", 2, 400),
+        (from, "b.n IS NOT DISTINCT FROM NULL", 2, 220),
+        (nested, "true", 1, 400),
+        (nested, "b.n = 7", 0, 1),
+        ("c RIGHT JOIN b ON c.id = b.c", "c.n < 3", 0, 2),
+    ] {
+        let plan = lines(&format!("EXPLAIN SELECT * FROM {from} WHERE {condition}"));
+        let left = plan.iter().filter(|line| line.contains("Left Join")).count();
+        assert_eq!(left, left_joins, "{from} WHERE {condition}: {plan:#?}");
+        let found = lines(&format!("SELECT * FROM {from} WHERE {condition} ORDER BY 1, 2"));
+        assert_eq!(found.len(), rows, "{from} WHERE {condition}");
+        // What hides in a CASE says nothing of its columns.
+        let hidden = format!(
+            "SELECT * FROM {from} WHERE CASE WHEN {condition} THEN true ELSE false END ORDER BY 1, 2"
+        );
+        assert_eq!(found, lines(&hidden), "{from} WHERE {condition}");
+    }
+}
+
+#[test]
+fn alternatives_of_several_columns_have_an_index_each_and_give_each_row_once() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (a int, b text, n int, PRIMARY KEY (a, b)); CREATE INDEX ON t (n); CREATE TABLE u (k int PRIMARY KEY, v int);
+         INSERT INTO t SELECT g % 50, 'b' || g, CASE WHEN g % 3 > 0 THEN g END FROM generate_series(1, 500) g;
+         INSERT INTO u VALUES (3, 4), (4, 5), (5, NULL)",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for (condition, has_indexes, count) in [
+        ("n = 4 OR a = 5", true, 11),
+        ("n = 5 OR a = 5", true, 10),
+        ("a = 5 OR n = 5 OR (a = 7 AND b = 'b57') OR n = 55", true, 11),
+        ("(n = 5 OR a = 5) AND b = 'b5'", true, 1),
+        ("n IN (4, 5) OR a IN (4, 5)", true, 20),
+        ("(a = 5 AND b = 'b55') OR (a = 6 AND n = 56)", true, 2),
+        ("n = 4 OR b = 'b4'", false, 1),
+        ("n = 4 OR a = n", false, 33),
+    ] {
+        let plan = lines(&format!("EXPLAIN SELECT a, b FROM t WHERE {condition}"));
+        let found = plan.iter().any(|line| line.contains("Index Or Scan"));
+        assert_eq!(found, has_indexes, "{condition}: {plan:#?}");
+        let rows = lines(&format!("SELECT a, b FROM t WHERE {condition} ORDER BY a, b"));
+        assert_eq!(
+            rows,
+            lines(&format!("SELECT a, b FROM t WHERE ({condition}) IS TRUE ORDER BY a, b")),
+            "{condition}"
+        );
+        assert_eq!(rows.len(), count, "{condition}");
+    }
+    let joined = "SELECT k, b FROM u JOIN t ON t.n = u.v OR t.a = u.k ORDER BY 1, 2";
+    let plan = lines(&format!("EXPLAIN {joined}"));
+    assert!(plan.iter().any(|line| line.contains("Index Or Scan on t")), "{plan:#?}");
+    let all = "SELECT k, b FROM u CROSS JOIN t WHERE (t.n = u.v OR t.a = u.k) IS TRUE ORDER BY 1, 2";
+    assert_eq!(lines(joined), lines(all));
+    assert_eq!(
+        lines("SELECT b FROM t WHERE n = 4 OR a = 5 ORDER BY n NULLS FIRST, b LIMIT 2"),
+        ["b105", "b255"]
+    );
+    assert_eq!(lines("SELECT count(*) FROM (SELECT 1 FROM t WHERE n = 4 OR a = 5 LIMIT 3) s"), ["3"]);
+    // In slices of one range.
+    let plan = lines("EXPLAIN UPDATE t SET n = n + 1000 WHERE n = 4 OR a = 5");
+    assert!(!plan.iter().any(|line| line.contains("Index Or")), "{plan:#?}");
+    assert_eq!(lines("UPDATE t SET n = n + 1000 WHERE n = 4 OR a = 5 RETURNING b").len(), 11);
+}
+
+#[test]
 fn the_last_few_rows_of_one_are_found_by_whose_they_are() {
     let (mut bench, mut session) = after(
         "CREATE TABLE t (id int PRIMARY KEY, whose int, made int); CREATE INDEX by_whose ON t (whose); CREATE INDEX by_made ON t (made);

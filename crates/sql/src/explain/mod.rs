@@ -379,6 +379,16 @@ impl Tree<'_> {
                     self.detail(depth, "Index Cond", &joined(&conditions));
                 }
             }
+            AccessPath::Alternatives(ways) => {
+                self.line(depth, &format!("Index Or Scan on {table}"), Some(node.rows), Some(node.id));
+                for way in ways {
+                    let AccessPath::Index { index, parts, lower, upper, .. } = &way.path else { continue };
+                    let conditions =
+                        index_conditions(scan, *index, parts, lower.as_ref(), upper.as_ref(), names);
+                    let index = &scan.table.indexes[*index].name;
+                    self.detail(depth, "Index Cond", &format!("{} using {index}", joined(&conditions)));
+                }
+            }
         }
     }
 }
@@ -401,6 +411,7 @@ fn index_conditions(
         .zip(&columns)
         .map(|(part, column)| match part {
             KeyPart::Equal(expr, _) => format!("{column} = {}", text(expr, names)),
+            KeyPart::Null => format!("{column} IS NULL"),
             KeyPart::OneOf(items, _) => format!("{column} IN ({})", list(items)),
             KeyPart::InRows(id, _) => format!("{column} = ANY (SubPlan {})", id.0 + 1),
             KeyPart::AnyOf(array, _) => format!("{column} = ANY ({})", text(array, names)),

@@ -12,6 +12,7 @@ use tenant::catalog::{Index, Table};
 use types::Datum;
 
 use super::binder::Binder;
+use super::point_plan::KeyPart;
 use crate::expr::{BoundExpr, ExprKind};
 
 /// Rows a query may be expected to look at on the point path. At some 200 ns a row it is a millisecond, which is what
@@ -59,20 +60,23 @@ impl Binder<'_> {
         (self.ctx.rows.rows(table.oid) as f64).max(1.0)
     }
 
-    /// Rows of an index whose first `fixed` columns are given and whose next one has a range closed at `ends` ends.
-    pub(super) fn index_rows(&self, table: &Table, index: &Index, fixed: usize, ends: usize) -> f64 {
+    /// Rows of an index whose first columns are given and whose next one has a range closed at `ends` ends.
+    pub(super) fn index_rows(&self, table: &Table, index: &Index, parts: &[KeyPart], ends: usize) -> f64 {
         let rows = self.table_rows(table);
-        let width = index.columns.len();
-        if fixed >= width && index.unique {
+        let (width, fixed) = (index.columns.len(), parts.len());
+        // Of rows with a NULL there may be many in a unique index.
+        let unique = index.unique && !parts.iter().any(|part| matches!(part, KeyPart::Null));
+        if fixed >= width && unique {
             return 1.0;
         }
-        let spread = if index.unique { width } else { width + 1 } as f64;
+        let spread = if unique { width } else { width + 1 } as f64;
         let mut guess = rows.powf(((spread - fixed as f64 - ends as f64 * 0.25) / spread).max(0.0));
         if let Some(statistics) = self.ctx.catalog.statistics(table.oid) {
             let mut known = rows;
             let mut all_known = fixed > 0;
-            for column in index.column_positions().take(fixed) {
+            for (column, part) in index.column_positions().zip(parts) {
                 match statistics.columns.get(column).and_then(Option::as_ref) {
+                    Some(column) if matches!(part, KeyPart::Null) => known *= column.null_fraction,
                     Some(column) if column.distinct >= 1.0 => known /= column.distinct,
                     _ => all_known = false,
                 }

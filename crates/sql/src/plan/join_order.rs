@@ -15,6 +15,7 @@ use super::cost::selectivity;
 use super::from_clause::FromTree;
 use super::level::{Level, RelationSource};
 use super::ordering::SortItem;
+use super::outer_joins;
 use super::path::Choice;
 use super::point_plan::{Node, NodeKind, ScanNode, SelectPlan};
 use crate::expr::{BoundExpr, CompareOp, ExprKind, Volatility};
@@ -62,10 +63,11 @@ impl Binder<'_> {
     pub(super) fn plan_from(
         &self,
         level: &mut Level,
-        trees: Vec<FromTree>,
+        mut trees: Vec<FromTree>,
         conditions: Vec<BoundExpr>,
         wish: Option<&OrderWish>,
     ) -> SqlResult<Chosen> {
+        outer_joins::reduce(&mut trees, level, &conditions);
         let mut group = Group { units: Vec::new(), conditions };
         for tree in trees {
             flatten(tree, &mut group);

@@ -46,6 +46,7 @@ fn depends_on_others(path: &AccessPath) -> bool {
     let mut depends = match path {
         AccessPath::Full { .. } => false,
         AccessPath::Index { parts, .. } => parts.iter().any(|part| matches!(part, KeyPart::InRows(..))),
+        AccessPath::Alternatives(ways) => ways.iter().any(|way| depends_on_others(&way.path)),
     };
     path.for_each_expr(&mut |expr| depends |= expr.uses_outer() || expr.contains_subquery());
     depends

@@ -18,6 +18,7 @@ mod join_order;
 mod keyed;
 mod level;
 mod ordering;
+mod outer_joins;
 mod parts;
 mod path;
 mod point_plan;
@@ -44,10 +45,10 @@ pub use analytic::{names_any, text_names_any};
 pub use cost::POINT_ROWS_MAX;
 pub use keyed::KeyedRows;
 pub use point_plan::{
-    AccessPath, AggregatePlan, Arbiter, CascadePlan, ChangeSource, CheckPlan, ConflictAction, DeletePlan,
-    DistinctPlan, ExternalSource, InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength, LockWaitPolicy,
-    Node, NodeId, NodeKind, Part, PointPlan, PointStatement, ProbeFit, RangeBound, ReturningPlan, ScanNode,
-    SelectPlan, SortColumn, TableFunction, TableUse, TargetColumn, UpdatePlan,
+    AccessPath, AggregatePlan, Alternative, Arbiter, CascadePlan, ChangeSource, CheckPlan, ConflictAction,
+    DeletePlan, DistinctPlan, ExternalSource, InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength,
+    LockWaitPolicy, Node, NodeId, NodeKind, Part, PointPlan, PointStatement, ProbeFit, RangeBound,
+    ReturningPlan, ScanNode, SelectPlan, SortColumn, TableFunction, TableUse, TargetColumn, UpdatePlan,
 };
 pub use select::require_few_columns;
 

@@ -8,7 +8,7 @@ use types::{PgType, TypeMod};
 use super::binder::Binder;
 use super::cost::{ARRAY_ITEMS, selectivity};
 use super::join_order::OrderWish;
-use super::point_plan::{AccessPath, KeyPart, ProbeFit, RangeBound};
+use super::point_plan::{AccessPath, Alternative, KeyPart, ProbeFit, RangeBound};
 use crate::expr::{BoundExpr, CompareOp, ExprKind, SubqueryColumn, SubqueryId, SubqueryTest, Volatility};
 
 /// A path for one table.
@@ -35,6 +35,7 @@ struct Probe<'e> {
 
 enum ProbeKind<'e> {
     Equal(&'e BoundExpr),
+    Null,
     OneOf(Vec<&'e BoundExpr>),
     AnyOf(&'e BoundExpr),
     InRows(SubqueryId, f64),
@@ -78,7 +79,13 @@ impl Binder<'_> {
             }
             _ => f64::INFINITY,
         };
-        for choice in ways(wish, rows_max) {
+        let unordered = self.alternatives(table, first, conjuncts, bound).into_iter().map(|mut choice| {
+            if wish.is_some() {
+                choice.cost += choice.rows * SORT_COST;
+            }
+            choice
+        });
+        for choice in ways(wish, rows_max).into_iter().chain(unordered) {
             if choice.cost < best.cost {
                 best = choice;
             }
@@ -89,6 +96,75 @@ impl Binder<'_> {
         best.rows = best.rows.min(now);
         best.cost = best.cost.min(now * 2.0 + 0.5);
         best
+    }
+
+    /// For each condition of several parts, an index for each part: `a = 1 OR b = 2`. A change runs in slices of one range of keys, so it has none.
+    fn alternatives(
+        &self,
+        table: &Arc<Table>,
+        first: usize,
+        conjuncts: &[&BoundExpr],
+        bound: &dyn Fn(usize) -> bool,
+    ) -> Vec<Choice> {
+        let column = |expr: &BoundExpr| indexable_column(expr, first, table.columns.len());
+        let of_condition = |(at, condition): (usize, &&BoundExpr)| {
+            let ExprKind::Or(parts) = &condition.kind else { return None };
+            let is_one_column = || one_column(condition, &column, &mut Vec::new()).is_some();
+            if parts.len() > ALTERNATIVES_MAX || condition.contains_subquery() || is_one_column() {
+                return None;
+            }
+            // It is asked of each row that is found, perhaps more than once.
+            let mut slots = Vec::new();
+            self.slots_used(condition, 0, &mut slots);
+            let is_known = |slot: usize| (first..first + table.columns.len()).contains(&slot) || bound(slot);
+            if !slots.into_iter().all(is_known) || condition.volatility() == Volatility::Volatile {
+                return None;
+            }
+            let others: Vec<&BoundExpr> =
+                conjuncts.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, c)| *c).collect();
+            let mut sum = Choice {
+                path: AccessPath::Full { backward: false },
+                consumed: vec![at],
+                examined: 0.0,
+                rows: 0.0,
+                cost: 0.0,
+                ordered: false,
+            };
+            let mut ways = Vec::with_capacity(parts.len());
+            for part in parts {
+                let way = self.index_for_all(table, first, part, &others, bound)?;
+                sum.examined += way.examined;
+                sum.rows += way.rows;
+                sum.cost += way.cost;
+                ways.push(Alternative { condition: part.clone(), path: way.path });
+            }
+            Some(Choice { path: AccessPath::Alternatives(ways), ..sum })
+        };
+        if self.has_effects() {
+            return Vec::new();
+        }
+        conjuncts.iter().enumerate().filter_map(of_condition).collect()
+    }
+
+    /// The cheapest index for the rows of which a condition and some others are true; `None` if there is none for them.
+    fn index_for_all(
+        &self,
+        table: &Arc<Table>,
+        first: usize,
+        condition: &BoundExpr,
+        others: &[&BoundExpr],
+        bound: &dyn Fn(usize) -> bool,
+    ) -> Option<Choice> {
+        let own: &[BoundExpr] = match &condition.kind {
+            ExprKind::And(parts) => parts,
+            _ => std::slice::from_ref(condition),
+        };
+        let all: Vec<&BoundExpr> = own.iter().chain(others.iter().copied()).collect();
+        let probes = self.probes(table, first, &all, bound);
+        let ways = table.indexes.iter().enumerate().filter_map(|(position, index)| {
+            self.index_path(table, first, position, index, &all, &probes, (None, f64::INFINITY))
+        });
+        ways.min_by(|a, b| a.cost.total_cmp(&b.cost))
     }
 
     fn full_scan(&self, table: &Table, conjuncts: &[&BoundExpr]) -> Choice {
@@ -125,10 +201,17 @@ impl Binder<'_> {
             let exact = probes
                 .iter()
                 .filter(|p| p.column == column && p.kind.is_exact())
-                .min_by_key(|p| !matches!(p.kind, ProbeKind::Equal(_)));
+                // A key has no NULL, whatever its column's definition says.
+                .filter(|p| !matches!(p.kind, ProbeKind::Null) || !table.is_primary(index))
+                .min_by_key(|p| match p.kind {
+                    ProbeKind::Equal(_) => 0,
+                    ProbeKind::Null => 1,
+                    _ => 2,
+                });
             let Some(probe) = exact else { break };
             parts.push(match &probe.kind {
                 ProbeKind::Equal(expr) => KeyPart::Equal((*expr).clone(), probe.fit),
+                ProbeKind::Null => KeyPart::Null,
                 ProbeKind::OneOf(items) => {
                     times *= items.len() as f64;
                     single = false;
@@ -172,7 +255,7 @@ impl Binder<'_> {
         let examined = if parts.is_empty() && ends == 0 {
             self.table_rows(table)
         } else {
-            self.index_rows(table, index, parts.len(), ends) * times
+            self.index_rows(table, index, &parts, ends) * times
         };
         let rest = conjuncts.iter().enumerate().filter(|(i, _)| !consumed.contains(i)).map(|(_, c)| *c);
         let rows = thinned(examined, rest);
@@ -248,6 +331,12 @@ impl Binder<'_> {
                     let fit = fits.iter().copied().find(|f| *f != ProbeFit::Same).unwrap_or(ProbeFit::Same);
                     probes.push(Probe { conjunct, column, fit, kind: ProbeKind::OneOf(items) });
                 }
+                ExprKind::IsNull { expr, negated: false } => {
+                    let nullable = column(expr).filter(|column| !table.columns[*column].not_null);
+                    if let Some(column) = nullable {
+                        probes.push(Probe { conjunct, column, fit: ProbeFit::Same, kind: ProbeKind::Null });
+                    }
+                }
                 ExprKind::CompareArray { op: CompareOp::Eq, all: false, left, array, .. } => {
                     let Some(column) = column(left) else { continue };
                     let target = &table.columns[column];
@@ -276,6 +365,9 @@ impl Binder<'_> {
         probes
     }
 }
+
+/// Parts of a condition that are looked for each by an index, at most: each is planned as a query of its own.
+const ALTERNATIVES_MAX: usize = 16;
 
 /// Cost of sorting one row, in rows read.
 const SORT_COST: f64 = 0.3;

@@ -278,9 +278,19 @@ pub enum AccessPath {
         upper: Option<RangeBound>,
         backward: bool,
     },
+    /// The rows of which one of several conditions is true, by an index for each: `a = 1 OR b = 2`. In no order.
+    Alternatives(Vec<Alternative>),
 }
 
-/// The values one key column may have. Evaluated without the scanned row; NULL finds nothing.
+/// One of several conditions, and how all rows are found of which it is true. A row is its whose condition is the first that is true of it.
+#[derive(Debug)]
+pub struct Alternative {
+    pub condition: BoundExpr,
+    /// Of an index.
+    pub path: AccessPath,
+}
+
+/// The values one key column may have. Evaluated without the scanned row; a value that is NULL finds nothing.
 #[derive(Debug)]
 pub enum KeyPart {
     Equal(BoundExpr, ProbeFit),
@@ -290,6 +300,15 @@ pub enum KeyPart {
     AnyOf(BoundExpr, ProbeFit),
     /// `IN (subquery)`, uncorrelated.
     InRows(SubqueryId, ProbeFit),
+    /// `IS NULL`.
+    Null,
+}
+
+impl KeyPart {
+    /// Whether the column has one value in all that is found.
+    pub(crate) fn is_one_value(&self) -> bool {
+        matches!(self, KeyPart::Equal(..) | KeyPart::Null)
+    }
 }
 
 /// One end of a range.
@@ -520,10 +539,11 @@ impl Node {
         let NodeKind::Scan(scan) = &self.kind else { return false };
         match &scan.path {
             AccessPath::Full { backward } => !backward,
+            AccessPath::Alternatives(_) => false,
             AccessPath::Index { index, parts, backward, .. } => {
                 let index = &scan.table.indexes[*index];
                 let is_point = scan.table.is_primary(index) && parts.len() == index.columns.len();
-                !backward && !is_point && parts.iter().all(|part| matches!(part, KeyPart::Equal(..)))
+                !backward && !is_point && parts.iter().all(KeyPart::is_one_value)
             }
         }
     }

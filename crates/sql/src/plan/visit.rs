@@ -57,15 +57,24 @@ impl Node {
 
 impl AccessPath {
     pub(super) fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a BoundExpr)) {
-        if let AccessPath::Index { parts, lower, upper, .. } = self {
-            for part in parts {
-                match part {
-                    KeyPart::Equal(expr, _) | KeyPart::AnyOf(expr, _) => f(expr),
-                    KeyPart::OneOf(items, _) => items.iter().for_each(&mut *f),
-                    KeyPart::InRows(..) => {}
+        match self {
+            AccessPath::Full { .. } => {}
+            AccessPath::Index { parts, lower, upper, .. } => {
+                for part in parts {
+                    match part {
+                        KeyPart::Equal(expr, _) | KeyPart::AnyOf(expr, _) => f(expr),
+                        KeyPart::OneOf(items, _) => items.iter().for_each(&mut *f),
+                        KeyPart::InRows(..) | KeyPart::Null => {}
+                    }
+                }
+                lower.iter().chain(upper).for_each(|bound| f(&bound.value));
+            }
+            AccessPath::Alternatives(ways) => {
+                for way in ways {
+                    way.path.for_each_expr(f);
+                    f(&way.condition);
                 }
             }
-            lower.iter().chain(upper).for_each(|bound| f(&bound.value));
         }
     }
 }
