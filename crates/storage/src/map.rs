@@ -5,7 +5,7 @@
 //! checkpoint to give them up.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -101,6 +101,8 @@ pub struct PageMap {
     pub(crate) switches: Vec<Switch>,
     pub(crate) discarded: Discarded,
     pub(crate) hand: Hand,
+    /// Leaves, by their first pages, that the sweep found out of memory while somebody reached them: a checkpoint, most of the time.
+    to_freeze: BTreeSet<PageNo>,
     /// The page from which [`PageMap::rewrite_from`] looks on.
     move_hand: u32,
     pub(crate) metering: Metering,
@@ -123,6 +125,12 @@ pub(crate) struct LeftBehind {
     /// go of one after the other frees one at a time.
     was_written: VecDeque<BeingWritten>,
 }
+
+/// Leaves that are remembered to be frozen, at most: 2 GB of pages.
+const TO_FREEZE_MAX: usize = 1024;
+
+/// Leaves that are frozen in the turn in which a checkpoint begins: some 20 us each.
+const FREEZES_AT_ONCE: usize = 16;
 
 /// Of what an ended checkpoint had in its hands, so many are settled in the turn in which it ends.
 const WRITTEN_AT_ONCE: usize = 1024;
@@ -258,6 +266,7 @@ impl PageMap {
             switches: Vec::new(),
             discarded: Discarded::default(),
             hand: Hand::default(),
+            to_freeze: BTreeSet::new(),
             move_hand: 0,
             metering: Metering::default(),
             ahead: RefCell::default(),
@@ -507,6 +516,8 @@ impl PageMap {
         assert!(!self.is_being_checkpointed(), "one checkpoint at a time");
         assert!(!self.is_in_branch(), "a checkpoint is of the live pages");
         self.note_checkpoint();
+        // The one before has let go of its snapshot, and this one has none yet.
+        self.freeze_some();
         let snapshot = self.snapshot();
         self.left_behind.checkpoint = Some(snapshot.epoch);
         self.checkpointed = snapshot.epoch;
@@ -514,6 +525,24 @@ impl PageMap {
         let of_branch =
             self.branch.as_mut().map_or_else(OfBranch::default, |branch| branch.begin_checkpoint());
         (snapshot, of_branch, self.take_behind())
+    }
+
+    /// Freezes the leaf of page `first`, of which none is in memory, now or when the next checkpoint begins.
+    pub(crate) fn freeze(&mut self, first: PageNo) {
+        let is_frozen = self.current.root.freeze(self.current.height, first);
+        if is_frozen {
+            self.to_freeze.remove(&first);
+        } else if self.to_freeze.len() < TO_FREEZE_MAX {
+            self.to_freeze.insert(first);
+        }
+    }
+
+    fn freeze_some(&mut self) {
+        for _ in 0..FREEZES_AT_ONCE {
+            let Some(first) = self.to_freeze.pop_first() else { return };
+            // Where it still cannot be, or has pages in memory again, the sweep says so when it comes by the next time.
+            self.current.root.freeze(self.current.height, first);
+        }
     }
 
     /// Hands over the slots left behind since the last time, and those that memory no longer refers to.

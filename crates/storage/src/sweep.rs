@@ -169,7 +169,7 @@ impl PageMap {
                         }
                         let is_out_of_memory = leaf.is_some() && pages().next().is_none();
                         if is_out_of_memory {
-                            self.current.root.freeze(self.current.height, PageNo(first));
+                            self.freeze(PageNo(first));
                         }
                         self.hand = Hand::Current(first.checked_add(FANOUT as u32));
                         return swept;

@@ -3,6 +3,7 @@
 use std::sync::Barrier;
 
 use base::PageNo;
+use env::block_on;
 use governor::VictimChoice;
 
 use super::eviction::{lap, store_of};
@@ -71,6 +72,28 @@ fn what_somebody_else_reaches_stays_as_it_is() {
     lap(&mut store, &mut VictimChoice::default());
     assert!(by_page(&store) <= 17, "{}", by_page(&store));
     store.check();
+}
+
+#[test]
+fn leaves_go_cold_although_a_checkpoint_is_under_way_whenever_the_evictors_come_by() {
+    let (mut store, pages) = store_of(LEAVES * FANOUT as u64);
+    store.checkpoint();
+    store.map.evict_all();
+    for value in 0..3 {
+        store.write(pages[0], 1_000_000 + value);
+        let mut checkpoint = store.begin();
+        store.durable.insert(store.commit, store.model.clone());
+        store.write(pages[1], 2_000_000 + value);
+        block_on(&store.env, checkpoint.run()).expect("the disk works");
+        lap(&mut store, &mut VictimChoice::default());
+        assert!(checkpoint.finish(&mut store.map, &mut store.file));
+    }
+    store.checkpoint();
+    let leaf_of = |no: &PageNo| no.0 / FANOUT as u32;
+    let others = pages.iter().filter(|no| leaf_of(no) != leaf_of(&pages[0])).count() as u64;
+    assert_eq!(store.map.shared.cold().0, others, "all but those of the leaf that is written to");
+    store.check();
+    store.reopen().check();
 }
 
 #[test]
