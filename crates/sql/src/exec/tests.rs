@@ -461,6 +461,17 @@ fn rows_with_a_null_are_found_by_an_index() {
         assert!(plan.iter().any(|line| line.contains(&format!("using {index}"))), "{sql}: {plan:#?}");
         assert_eq!(lines(sql), rows, "{sql}");
     }
+    // There are several of them in a unique index, and it has them in no order but that of their keys.
+    assert_eq!(
+        lines("SELECT id FROM jobs WHERE tag IS NULL ORDER BY id DESC"),
+        ["4000", "3000", "2000", "1000"]
+    );
+    assert_eq!(
+        lines("SELECT id FROM jobs WHERE tag IS NULL ORDER BY id % 3000, id DESC LIMIT 3"),
+        ["3000", "4000", "1000"]
+    );
+    assert_eq!(lines("SELECT id FROM jobs WHERE tag IS NULL ORDER BY whose, id DESC LIMIT 1"), ["4000"]);
+    assert_eq!(lines("SELECT max(id) FROM jobs WHERE tag IS NULL"), ["4000"]);
     assert_eq!(lines("SELECT count(*) FROM jobs WHERE id IS NULL"), ["0"]);
     assert_eq!(lines("SELECT count(*) FROM jobs WHERE done IS NOT NULL"), ["3992"]);
     // Of a range of an index, in slices, and changed while it is read.

@@ -248,7 +248,7 @@ impl Binder<'_> {
             }
         }
         let ends = usize::from(lower.is_some()) + usize::from(upper.is_some());
-        let order = wish.filter(|_| single).and_then(|wish| order_of(table, first, index, parts.len(), wish));
+        let order = wish.filter(|_| single).and_then(|wish| order_of(table, first, index, &parts, wish));
         if parts.is_empty() && ends == 0 && order.is_none() {
             return None;
         }
@@ -454,12 +454,14 @@ fn fit(column: PgType, typmod: TypeMod, value: PgType) -> Option<ProbeFit> {
     (integer(column) && integer(value)).then_some(ProbeFit::Integer(column))
 }
 
-/// Whether an index whose first `fixed` columns have one value yields the wished order, and if so whether backwards.
-fn order_of(table: &Table, first: usize, index: &Index, fixed: usize, wish: &OrderWish) -> Option<bool> {
+/// Whether an index whose first columns have one value each yields the wished order, and if so whether backwards.
+fn order_of(table: &Table, first: usize, index: &Index, parts: &[KeyPart], wish: &OrderWish) -> Option<bool> {
+    let fixed = parts.len();
     let is_fixed = |slot: usize| index.columns[..fixed].iter().any(|c| first + c.column == slot);
     let mut wanted = wish.keys.iter().filter(|key| !is_fixed(key.slot));
     let mut backward = None;
-    let mut unique = index.unique;
+    // Of rows with a NULL there may be many in a unique index.
+    let mut unique = index.unique && !parts.iter().any(|part| matches!(part, KeyPart::Null));
     for column in &index.columns[fixed..] {
         let not_null = table.columns[column.column].not_null || table.is_primary(index);
         let Some(key) = wanted.next() else { return Some(backward.unwrap_or(false)) };
