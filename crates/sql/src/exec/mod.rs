@@ -333,7 +333,8 @@ impl Run<'_, '_> {
             return Ok(false);
         };
         let max = POINT_ROWS_MAX / each;
-        Ok(self.limits.rows_examined_max.is_some() && self.estimate(scan, cx, select.width, max)? > max)
+        let may_leave = self.limits.rows_examined_max.is_some();
+        Ok(may_leave && self.estimate(scan, &scan.path, cx, select.width, max)? > max)
     }
 
     /// What an expression's failure means for the run.

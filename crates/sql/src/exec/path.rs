@@ -54,12 +54,13 @@ impl Run<'_, '_> {
             }
             AccessPath::Alternatives(ways) => {
                 for (number, way) in ways.iter().enumerate() {
-                    let found = self.follow(scan, &way.path, cx, row, &mut |row| {
-                        // Another one finds it, too, if a condition before this one is true of it, and nobody if none is.
-                        match self.first_true(ways, cx, row)? == Some(number) {
-                            true => emit(row),
-                            false => Ok(Flow::More),
-                        }
+                    let found = self.follow(scan, &way.path, cx, row, &mut |row| match self.is_any_true(
+                        &ways[..number],
+                        cx,
+                        row,
+                    )? {
+                        true => Ok(Flow::More),
+                        false => emit(row),
                     });
                     if self.past_miss(found)? == Flow::Stop {
                         return Ok(Flow::Stop);
@@ -92,15 +93,15 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The first of several conditions that is true of a row.
-    fn first_true(&self, ways: &[Alternative], cx: &Cx<'_>, row: &[Datum]) -> Halt<Option<usize>> {
+    /// Whether the condition of any of these is true of a row.
+    fn is_any_true(&self, ways: &[Alternative], cx: &Cx<'_>, row: &[Datum]) -> Halt<bool> {
         let ctx = cx.row(row);
-        for (number, way) in ways.iter().enumerate() {
+        for way in ways {
             if eval_filter(&way.condition, &ctx).map_err(|error| self.halt(error))? {
-                return Ok(Some(number));
+                return Ok(true);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Gives each combination of the values that key columns may have, the last column's turning fastest, until it is told to stop.
@@ -135,11 +136,29 @@ impl Run<'_, '_> {
         }
     }
 
-    /// About how many rows the path comes by, with the values it has now; the count ends once it is beyond `max`. The path needs no other row.
+    /// About how many rows a path of the scan comes by, with the values it has now; the count ends once it is beyond `max`. The path needs no other row.
     /// A look-up counts as a row though it finds none.
-    pub(super) fn estimate(&self, scan: &ScanNode, cx: &Cx<'_>, width: usize, max: f64) -> Halt<f64> {
-        let AccessPath::Index { index, parts, lower, upper, .. } = &scan.path else {
-            unreachable!("a leading scan is one of an index");
+    pub(super) fn estimate(
+        &self,
+        scan: &ScanNode,
+        path: &AccessPath,
+        cx: &Cx<'_>,
+        width: usize,
+        max: f64,
+    ) -> Halt<f64> {
+        let (index, parts, lower, upper) = match path {
+            AccessPath::Index { index, parts, lower, upper, .. } => (index, parts, lower, upper),
+            AccessPath::Alternatives(ways) => {
+                let mut rows = 0.0;
+                for way in ways {
+                    rows += self.estimate(scan, &way.path, cx, width, max - rows)?;
+                    if rows > max {
+                        break;
+                    }
+                }
+                return Ok(rows);
+            }
+            AccessPath::Full { .. } => unreachable!("a leading scan is one of indexes"),
         };
         let definition = &scan.table.indexes[*index];
         let mut rows = 0.0;

@@ -551,6 +551,7 @@ fn alternatives_of_several_columns_have_an_index_each_and_give_each_row_once() {
         ("(a = 5 AND b = 'b55') OR (a = 6 AND n = 56)", true, 2),
         ("n = 4 OR b = 'b4'", false, 1),
         ("n = 4 OR a = n", false, 33),
+        ("b <> 'b5' AND (n = 5 OR (a = 5 AND 1000 / (n - 5) <> 0) OR a = 6)", true, 16),
     ] {
         let plan = lines(&format!("EXPLAIN SELECT a, b FROM t WHERE {condition}"));
         let found = plan.iter().any(|line| line.contains("Index Or Scan"));
@@ -573,10 +574,43 @@ fn alternatives_of_several_columns_have_an_index_each_and_give_each_row_once() {
         ["b105", "b255"]
     );
     assert_eq!(lines("SELECT count(*) FROM (SELECT 1 FROM t WHERE n = 4 OR a = 5 LIMIT 3) s"), ["3"]);
+    // What may fail is asked behind what stands before it, and only where the rest of its part is true.
+    lines("INSERT INTO t VALUES (5, 'none', NULL)");
+    let guarded = "SELECT b FROM t WHERE b LIKE 'b_' AND (n = 1 OR (a = 5 AND substr(b, 2)::int < 9))";
+    let plan = lines(&format!("EXPLAIN {guarded}"));
+    assert!(plan.iter().any(|line| line.contains("Index Or Scan")), "{plan:#?}");
+    assert_eq!(lines(guarded), ["b1", "b5"]);
+    assert_eq!(lines("DELETE FROM t WHERE b = 'none' RETURNING b"), ["none"]);
+    // One that a subquery has the rows of.
+    let of_some = "SELECT count(*) FROM t WHERE n = 4 OR a IN (SELECT k FROM u WHERE v > 4)";
+    assert_eq!(lines(of_some), ["10"]);
+    assert!(lines(&format!("EXPLAIN {of_some}")).iter().any(|line| line.contains("Index Or Scan")));
     // In slices of one range.
     let plan = lines("EXPLAIN UPDATE t SET n = n + 1000 WHERE n = 4 OR a = 5");
     assert!(!plan.iter().any(|line| line.contains("Index Or")), "{plan:#?}");
     assert_eq!(lines("UPDATE t SET n = n + 1000 WHERE n = 4 OR a = 5 RETURNING b").len(), 11);
+}
+
+#[test]
+fn how_many_rows_several_indexes_have_is_asked_of_each() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE m (id int PRIMARY KEY, by_whom int, to_whom int); CREATE INDEX ON m (by_whom); CREATE INDEX ON m (to_whom)",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    lines("INSERT INTO m SELECT g, g % 700, g % 900 FROM generate_series(1, 1000) g");
+    // The last few of one's rows are found by whose they are, as behind a single condition.
+    let last = "SELECT id FROM m WHERE by_whom = 3 OR to_whom = 3 ORDER BY id DESC LIMIT 20";
+    let plan = lines(&format!("EXPLAIN {last}"));
+    assert!(plan.iter().any(|line| line.contains("Index Or Scan on m")), "{plan:#?}");
+    assert_eq!(lines(last), ["903", "703", "3"]);
+    // Few values make much of each by estimate; those that are asked for are few.
+    lines("UPDATE m SET by_whom = id % 4, to_whom = id % 4");
+    lines("INSERT INTO m SELECT g, g % 4, g % 4 FROM generate_series(1001, 24000) g");
+    lines("UPDATE m SET by_whom = 77 WHERE id = 9; UPDATE m SET to_whom = 77 WHERE id IN (9, 10); ANALYZE m");
+    let few = "SELECT id FROM m WHERE by_whom = 77 OR to_whom = 77";
+    let plan = lines(&format!("EXPLAIN {few}"));
+    assert!(plan.iter().any(|line| line.contains("Index Or Scan on m")), "{plan:#?}");
+    assert_eq!(lines(few), ["9", "10"]);
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(super) struct Binder<'a> {
     views: RefCell<Vec<ViewFrame>>,
     /// Bytes of the texts of the views that were expanded.
     pub(super) views_len: Cell<usize>,
+    /// Parts of conditions that an index was looked for.
+    pub(super) looked_for: Cell<usize>,
     /// The parts of the statement that can be named so far; `None` where it has none.
     common: RefCell<Option<Vec<CommonTable>>>,
     parts: RefCell<Vec<Part>>,
@@ -88,6 +90,7 @@ impl<'a> Binder<'a> {
             effects: Cell::new(false),
             views: RefCell::default(),
             views_len: Cell::new(0),
+            looked_for: Cell::new(0),
             common: RefCell::default(),
             parts: RefCell::default(),
             unions: Cell::new(0),

@@ -65,21 +65,23 @@ impl Binder<'_> {
         if wish.is_some() {
             best.cost += best.rows * SORT_COST;
         }
-        let probes = &probes;
+        let known: Vec<&Probe<'_>> = probes.iter().collect();
         let ways = |wish: Option<&OrderWish>, rows_max: f64| -> Vec<Choice> {
             let way = |(position, index)| {
-                self.index_path(table, first, position, index, conjuncts, probes, (wish, rows_max))
+                self.index_path(table, first, position, index, conjuncts, &known, (wish, rows_max))
             };
             table.indexes.iter().enumerate().filter_map(way).collect()
         };
+        let unordered = self.alternatives(table, first, conjuncts, &probes, bound);
         // Who reads in the order of one index until there are enough has to read the more the fewer rows there are, and that may be another's to tell.
         let rows_max = match wish {
             Some(OrderWish { rows: Some(_), .. }) => {
-                ways(None, f64::INFINITY).iter().map(|way| way.rows).fold(f64::INFINITY, f64::min)
+                let told = ways(None, f64::INFINITY);
+                told.iter().chain(&unordered).map(|way| way.rows).fold(f64::INFINITY, f64::min)
             }
             _ => f64::INFINITY,
         };
-        let unordered = self.alternatives(table, first, conjuncts, bound).into_iter().map(|mut choice| {
+        let unordered = unordered.into_iter().map(|mut choice| {
             if wish.is_some() {
                 choice.cost += choice.rows * SORT_COST;
             }
@@ -98,33 +100,28 @@ impl Binder<'_> {
         best
     }
 
-    /// For each condition of several parts, an index for each part: `a = 1 OR b = 2`. A change runs in slices of one range of keys, so it has none.
+    /// For each condition of several parts, an index for each part: `a = 1 OR b = 2`. The condition is still to be asked of the rows, behind those
+    /// that stand before it. A change runs in slices of one range of keys, so it has none.
     fn alternatives(
         &self,
         table: &Arc<Table>,
         first: usize,
         conjuncts: &[&BoundExpr],
+        probes: &[Probe<'_>],
         bound: &dyn Fn(usize) -> bool,
     ) -> Vec<Choice> {
         let column = |expr: &BoundExpr| indexable_column(expr, first, table.columns.len());
         let of_condition = |(at, condition): (usize, &&BoundExpr)| {
             let ExprKind::Or(parts) = &condition.kind else { return None };
             let is_one_column = || one_column(condition, &column, &mut Vec::new()).is_some();
-            if parts.len() > ALTERNATIVES_MAX || condition.contains_subquery() || is_one_column() {
+            let looked_for = self.looked_for.get() + parts.len();
+            if parts.len() > ALTERNATIVES_MAX || looked_for > LOOKED_FOR_MAX || is_one_column() {
                 return None;
             }
-            // It is asked of each row that is found, perhaps more than once.
-            let mut slots = Vec::new();
-            self.slots_used(condition, 0, &mut slots);
-            let is_known = |slot: usize| (first..first + table.columns.len()).contains(&slot) || bound(slot);
-            if !slots.into_iter().all(is_known) || condition.volatility() == Volatility::Volatile {
-                return None;
-            }
-            let others: Vec<&BoundExpr> =
-                conjuncts.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, c)| *c).collect();
+            self.looked_for.set(looked_for);
             let mut sum = Choice {
                 path: AccessPath::Full { backward: false },
-                consumed: vec![at],
+                consumed: Vec::new(),
                 examined: 0.0,
                 rows: 0.0,
                 cost: 0.0,
@@ -132,39 +129,56 @@ impl Binder<'_> {
             };
             let mut ways = Vec::with_capacity(parts.len());
             for part in parts {
-                let way = self.index_for_all(table, first, part, &others, bound)?;
+                let (way, condition) =
+                    self.index_for_part(table, first, (at, part), conjuncts, probes, bound)?;
                 sum.examined += way.examined;
                 sum.rows += way.rows;
                 sum.cost += way.cost;
-                ways.push(Alternative { condition: part.clone(), path: way.path });
+                ways.push(Alternative { condition, path: way.path });
             }
             Some(Choice { path: AccessPath::Alternatives(ways), ..sum })
         };
-        if self.has_effects() {
+        if self.has_effects() || conjuncts.len() > ALTERNATIVES_MAX {
             return Vec::new();
         }
         conjuncts.iter().enumerate().filter_map(of_condition).collect()
     }
 
-    /// The cheapest index for the rows of which a condition and some others are true; `None` if there is none for them.
-    fn index_for_all(
+    /// The cheapest index for the rows of which a part of condition number `at` is true, beside the other conditions, and what of the part the index
+    /// tells; `None` if it tells nothing of it. `probes` are those of all conditions.
+    fn index_for_part(
         &self,
         table: &Arc<Table>,
         first: usize,
-        condition: &BoundExpr,
-        others: &[&BoundExpr],
+        (at, part): (usize, &BoundExpr),
+        conjuncts: &[&BoundExpr],
+        probes: &[Probe<'_>],
         bound: &dyn Fn(usize) -> bool,
-    ) -> Option<Choice> {
-        let own: &[BoundExpr] = match &condition.kind {
-            ExprKind::And(parts) => parts,
-            _ => std::slice::from_ref(condition),
+    ) -> Option<(Choice, BoundExpr)> {
+        let own: Vec<&BoundExpr> = match &part.kind {
+            ExprKind::And(parts) => parts.iter().collect(),
+            _ => vec![part],
         };
-        let all: Vec<&BoundExpr> = own.iter().chain(others.iter().copied()).collect();
-        let probes = self.probes(table, first, &all, bound);
+        let (head, tail) = own.split_first()?;
+        // The part stands in the place of its condition, and what more it has behind all of them.
+        let mut all: Vec<&BoundExpr> = conjuncts.to_vec();
+        all[at] = head;
+        all.extend(tail);
+        let mut of_part = self.probes(table, first, &own, bound);
+        for probe in &mut of_part {
+            probe.conjunct = if probe.conjunct == 0 { at } else { conjuncts.len() + probe.conjunct - 1 };
+        }
+        // A long list is not written down for each part.
+        let of_others = probes.iter().filter(|probe| !matches!(probe.kind, ProbeKind::OneOf(_)));
+        let both: Vec<&Probe<'_>> = of_part.iter().chain(of_others).collect();
         let ways = table.indexes.iter().enumerate().filter_map(|(position, index)| {
-            self.index_path(table, first, position, index, &all, &probes, (None, f64::INFINITY))
+            self.index_path(table, first, position, index, &all, &both, (None, f64::INFINITY))
         });
-        ways.min_by(|a, b| a.cost.total_cmp(&b.cost))
+        let best = ways.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
+        let is_own = |place: &&usize| **place == at || **place >= conjuncts.len();
+        let told: Vec<BoundExpr> =
+            best.consumed.iter().filter(is_own).map(|place| all[*place].clone()).collect();
+        Some((best, BoundExpr::conjunction(told)?))
     }
 
     fn full_scan(&self, table: &Table, conjuncts: &[&BoundExpr]) -> Choice {
@@ -189,7 +203,7 @@ impl Binder<'_> {
         position: usize,
         index: &Index,
         conjuncts: &[&BoundExpr],
-        probes: &[Probe<'_>],
+        probes: &[&Probe<'_>],
         (wish, rows_max): (Option<&OrderWish>, f64),
     ) -> Option<Choice> {
         let mut parts = Vec::new();
@@ -366,8 +380,13 @@ impl Binder<'_> {
     }
 }
 
-/// Parts of a condition that are looked for each by an index, at most: each is planned as a query of its own.
-const ALTERNATIVES_MAX: usize = 16;
+/// Parts of a condition that are looked for each by an index, at most, and conditions beside it: each row that is found is held against the parts before
+/// the one that found it.
+const ALTERNATIVES_MAX: usize = 64;
+
+/// Parts that an index is looked for in a whole statement, each as often as that is done: it takes some microseconds each, and nobody else's task runs
+/// while a statement is bound.
+const LOOKED_FOR_MAX: usize = 4096;
 
 /// Cost of sorting one row, in rows read.
 const SORT_COST: f64 = 0.3;

@@ -278,13 +278,14 @@ pub enum AccessPath {
         upper: Option<RangeBound>,
         backward: bool,
     },
-    /// The rows of which one of several conditions is true, by an index for each: `a = 1 OR b = 2`. In no order.
+    /// The rows of which one of several conditions may be true, by an index for each: `a = 1 OR b = 2`. In no order, each once.
     Alternatives(Vec<Alternative>),
 }
 
-/// One of several conditions, and how all rows are found of which it is true. A row is its whose condition is the first that is true of it.
+/// One of several ways to rows. A row that an earlier one has found, too, is left to that.
 #[derive(Debug)]
 pub struct Alternative {
+    /// Is true of what the path finds, as far as the conditions beside all alternatives are: no more than columns and what the path asks of them.
     pub condition: BoundExpr,
     /// Of an index.
     pub path: AccessPath,
@@ -491,10 +492,7 @@ impl SelectPlan {
             node = left;
         }
         let NodeKind::Scan(scan) = &node.kind else { return None };
-        let AccessPath::Index { parts, lower, upper, .. } = &scan.path else { return None };
-        let is_part = !parts.is_empty() || lower.is_some() || upper.is_some();
-        let needs_rows = parts.iter().any(|part| matches!(part, KeyPart::InRows(..)));
-        (is_part && !needs_rows && !self.correlated).then_some(scan)
+        (scan.path.is_told_part() && !self.correlated).then_some(scan)
     }
 
     /// Whether each row goes out when it is found, and they are found by one scan of a table or an index, or by a series.
@@ -514,6 +512,20 @@ impl SelectPlan {
             && self.limit.is_none()
             && self.offset.is_none()
             && self.locks.is_empty()
+    }
+}
+
+impl AccessPath {
+    /// Whether it goes through parts of indexes that can be told without looking at any row.
+    fn is_told_part(&self) -> bool {
+        match self {
+            AccessPath::Full { .. } => false,
+            AccessPath::Index { parts, lower, upper, .. } => {
+                let is_part = !parts.is_empty() || lower.is_some() || upper.is_some();
+                is_part && !parts.iter().any(|part| matches!(part, KeyPart::InRows(..)))
+            }
+            AccessPath::Alternatives(ways) => ways.iter().all(|way| way.path.is_told_part()),
+        }
     }
 }
 
