@@ -373,6 +373,40 @@ fn a_left_join_begins_with_the_row_that_is_asked_for() {
 }
 
 #[test]
+fn the_first_few_rows_of_a_join_are_looked_up_one_by_one() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE u (id int PRIMARY KEY, name text); INSERT INTO u SELECT g, 'u' || g FROM generate_series(1, 100) g;
+         CREATE TABLE o (id int PRIMARY KEY, u int); CREATE INDEX ON o (u, id DESC);
+         INSERT INTO o SELECT g, g % 100 + 1 FROM generate_series(1, 1500) g",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for (from, condition, limit, rows) in [
+        ("JOIN u", "true", "3", ["1500|u1", "1499|u100", "1498|u99"].as_slice()),
+        ("LEFT JOIN u", "true", "2", &["1500|u1", "1499|u100"]),
+        ("JOIN u", "u.name <> 'u1'", "1 OFFSET 1", &["1498|u99"]),
+        ("JOIN u AS v ON v.id = o.u JOIN u", "true", "1", &["1500|u1"]),
+    ] {
+        let of_all = format!("SELECT o.id, u.name FROM o {from} ON u.id = o.u WHERE {condition}");
+        let sql = format!("{of_all} ORDER BY o.id DESC LIMIT {limit}");
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert!(!plan.iter().any(|line| line.contains("Hash")), "{sql}: {plan:#?}");
+        assert_eq!(lines(&sql), rows, "{sql}");
+    }
+    // For all of them a table is worth it.
+    let plan = lines("EXPLAIN SELECT o.id, u.name FROM o JOIN u ON u.id = o.u ORDER BY o.id DESC");
+    assert!(plan.iter().any(|line| line.contains("Hash Join")), "{plan:#?}");
+    // The first row of each, in the order of an index: it ends where there are enough.
+    let newest = "SELECT DISTINCT ON (u) u, id FROM o ORDER BY u, id DESC LIMIT 2";
+    let plan = lines(&format!("EXPLAIN {newest}"));
+    assert!(!plan.iter().any(|line| line.contains("Sort")), "{plan:#?}");
+    assert_eq!(lines(newest), ["1|1500", "2|1401"]);
+    assert_eq!(
+        lines("SELECT DISTINCT ON (u) u, id FROM o WHERE u < 4 ORDER BY u DESC, id"),
+        ["3|2", "2|1", "1|100"]
+    );
+}
+
+#[test]
 fn the_target_of_an_insert_may_be_called_by_its_schema() {
     let (mut bench, mut session) =
         after("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1)");

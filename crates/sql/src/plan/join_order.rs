@@ -36,6 +36,15 @@ pub(super) struct Chosen {
     pub(super) cost: f64,
     /// In the wished order.
     pub(super) ordered: bool,
+    /// Rows of it that are looked at: all, or as many as a LIMIT wants of what comes in its order.
+    wanted: f64,
+}
+
+impl Chosen {
+    /// How many are looked at of so many rows that its rows are joined to.
+    fn wanted_of(&self, rows: f64) -> f64 {
+        if self.wanted < self.node.rows { self.wanted.min(rows) } else { rows }
+    }
 }
 
 struct Group {
@@ -95,7 +104,7 @@ impl Binder<'_> {
         let mut current: Option<Chosen> = None;
         if units.is_empty() {
             let node = Node { id: self.next_node(), kind: NodeKind::OneRow, filter: None, rows: 1.0 };
-            current = Some(Chosen { node, cost: 1.0, ordered: true });
+            current = Some(Chosen { node, cost: 1.0, ordered: true, wanted: 1.0 });
         }
         while !units.is_empty() {
             let wish = wish.filter(|_| current.is_none());
@@ -338,7 +347,9 @@ impl Binder<'_> {
             let all: Vec<&BoundExpr> = keys.iter().map(|k| &k.condition).chain(&rest).collect();
             self.estimate(level, index, &all, bound)
         };
-        let pays = once.0 + once.1 + left.node.rows < left.node.rows * each.0;
+        // Where few of the left rows are looked at, a table of all that they could meet is not worth it.
+        let wanted = left.wanted.min(left.node.rows);
+        let pays = once.0 + once.1 + wanted < wanted * each.0;
         if keys.is_empty() || lateral || !pays {
             let mut all = rest;
             all.extend(keys.into_iter().map(|k| k.condition));
@@ -355,8 +366,9 @@ impl Binder<'_> {
         for condition in &on {
             rows *= selectivity(condition);
         }
+        let rows = rows.max(1.0);
         let cost = left.cost + right.cost + left.node.rows;
-        let ordered = left.ordered;
+        let (ordered, wanted) = (left.ordered, left.wanted_of(rows));
         let kind = NodeKind::HashJoin {
             left: Box::new(left.node),
             right: Box::new(right.node),
@@ -366,21 +378,21 @@ impl Binder<'_> {
             left_outer,
             right_slots: slots,
         };
-        let node = Node { id: self.next_node(), kind, filter: None, rows: rows.max(1.0) };
-        Ok(Chosen { node, cost, ordered })
+        let node = Node { id: self.next_node(), kind, filter: None, rows };
+        Ok(Chosen { node, cost, ordered, wanted })
     }
 
     fn nested(&self, left: Chosen, right: Chosen, left_outer: bool, right_slots: Range<usize>) -> Chosen {
         let rows = (left.node.rows * right.node.rows).max(if left_outer { left.node.rows } else { 0.0 });
         let cost = left.cost + left.node.rows * right.cost;
-        let ordered = left.ordered;
+        let (ordered, wanted) = (left.ordered, left.wanted_of(rows));
         let kind = NodeKind::NestedLoop {
             left: Box::new(left.node),
             right: Box::new(right.node),
             left_outer,
             right_slots,
         };
-        Chosen { node: Node { id: self.next_node(), kind, filter: None, rows }, cost, ordered }
+        Chosen { node: Node { id: self.next_node(), kind, filter: None, rows }, cost, ordered, wanted }
     }
 
     /// Cost and rows of reading a relation once.
@@ -445,9 +457,11 @@ impl Binder<'_> {
             }
         };
         let node = Node { id, kind, filter: None, rows };
-        let mut chosen = Chosen { node, cost, ordered };
+        let mut chosen = Chosen { node, cost, ordered, wanted: rows };
         let thin = !matches!(chosen.node.kind, NodeKind::Scan(_));
         self.set_filter(&mut chosen, conditions, thin);
+        let limit = wish.and_then(|wish| wish.rows).filter(|_| ordered);
+        chosen.wanted = chosen.node.rows.min(limit.unwrap_or(f64::INFINITY));
         chosen
     }
 

@@ -517,7 +517,7 @@ impl Binder<'_> {
                 cost = cost.min(1.0);
             }
             rows = if aggregate.grouped { (rows / 4.0).max(1.0) } else { 1.0 };
-        } else if chosen.ordered && matches!(distinct, DistinctPlan::No | DistinctPlan::All) {
+        } else if chosen.ordered {
             sort.clear();
         }
         cost += sub_costs.once + sub_costs.each * rows;
