@@ -674,3 +674,43 @@ fn the_last_few_rows_of_one_are_found_by_whose_they_are() {
         assert_eq!(lines(sql), rows, "{sql}");
     }
 }
+
+#[test]
+fn an_index_has_the_rows_of_one_value_in_the_order_of_their_keys() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (id int PRIMARY KEY, whose int, made int, tag text UNIQUE); CREATE INDEX by_whose ON t (whose); CREATE INDEX by_made ON t (made);
+         INSERT INTO t SELECT g, g % 200, g % 50, CASE WHEN g % 3 > 0 THEN 'x' || g END FROM generate_series(1, 2000) g;
+         CREATE TABLE p (a int, b int, n int, PRIMARY KEY (a, b)); CREATE INDEX by_b ON p (b); CREATE INDEX by_n ON p (n DESC);
+         INSERT INTO p SELECT g % 40, g / 40, g % 7 FROM generate_series(0, 1199) g",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for (sql, is_sorted, rows) in [
+        ("SELECT id FROM t WHERE whose = 5 ORDER BY id DESC LIMIT 2", false, ["1805", "1605"].as_slice()),
+        ("SELECT id FROM t WHERE whose = 5 ORDER BY id LIMIT 2", false, &["5", "205"]),
+        ("SELECT id FROM t WHERE whose = 5 ORDER BY made, id DESC LIMIT 2", true, &["1805", "1605"]),
+        ("SELECT id FROM t ORDER BY made DESC, id DESC LIMIT 3", false, &["1999", "1949", "1899"]),
+        ("SELECT id FROM t ORDER BY made, id DESC LIMIT 2", true, &["2000", "1950"]),
+        ("SELECT id FROM t ORDER BY made, id, whose LIMIT 2", false, &["50", "100"]),
+        ("SELECT id FROM t ORDER BY tag DESC, id DESC LIMIT 2", false, &["1998", "1995"]),
+        ("SELECT id FROM t ORDER BY tag DESC, id LIMIT 2", true, &["3", "6"]),
+        ("SELECT id FROM t WHERE tag IS NULL ORDER BY id DESC LIMIT 1", false, &["1998"]),
+        ("SELECT a FROM p WHERE b = 3 ORDER BY a DESC LIMIT 2", false, &["39", "38"]),
+        ("SELECT a, b FROM p ORDER BY b DESC, a DESC LIMIT 2", false, &["39|29", "38|29"]),
+        ("SELECT a, b FROM p ORDER BY n DESC, a, b LIMIT 2", false, &["0|4", "0|11"]),
+        ("SELECT a, b FROM p ORDER BY n DESC, b, a LIMIT 2", true, &["6|0", "13|0"]),
+        (
+            "SELECT t.id, p.b FROM t JOIN p ON p.a = 0 AND p.b < 2 WHERE t.made = 7 ORDER BY t.made, t.id, p.b DESC LIMIT 2",
+            true,
+            &["7|1", "7|0"],
+        ),
+    ] {
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert_eq!(plan.iter().any(|line| line.contains("Sort")), is_sorted, "{sql}: {plan:#?}");
+        assert_eq!(lines(sql), rows, "{sql}");
+    }
+    // With what the transaction has changed.
+    lines("BEGIN; UPDATE t SET whose = 5 WHERE id IN (7, 1999); DELETE FROM t WHERE id = 1805");
+    assert_eq!(lines("SELECT id FROM t WHERE whose = 5 ORDER BY id DESC LIMIT 2"), ["1999", "1605"]);
+    assert_eq!(lines("SELECT id FROM t WHERE whose = 5 ORDER BY id LIMIT 3"), ["5", "7", "205"]);
+    lines("ROLLBACK");
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenant::catalog::{Index, Table};
+use tenant::catalog::{Index, IndexColumn, Table};
 use types::{PgType, TypeMod};
 
 use super::binder::Binder;
@@ -481,7 +481,17 @@ fn order_of(table: &Table, first: usize, index: &Index, parts: &[KeyPart], wish:
     let mut backward = None;
     // Of rows with a NULL there may be many in a unique index.
     let mut unique = index.unique && !parts.iter().any(|part| matches!(part, KeyPart::Null));
-    for column in &index.columns[fixed..] {
+    let own = &index.columns[fixed..];
+    // An entry of another index than the primary key ends with the key of its row.
+    let primary = table.primary_index().filter(|_| !table.is_primary(index));
+    let is_in_index =
+        |column: &IndexColumn| index.columns.iter().any(|indexed| indexed.column == column.column);
+    let of_row =
+        primary.into_iter().flat_map(|primary| &primary.columns).filter(|column| !is_in_index(*column));
+    for (place, column) in own.iter().chain(of_row).enumerate() {
+        if place >= own.len() && unique {
+            break;
+        }
         let not_null = table.columns[column.column].not_null || table.is_primary(index);
         let Some(key) = wanted.next() else { return Some(backward.unwrap_or(false)) };
         if key.slot != first + column.column || !in_key_order(table.columns[column.column].ty) {
@@ -498,6 +508,7 @@ fn order_of(table: &Table, first: usize, index: &Index, parts: &[KeyPart], wish:
         unique &= not_null;
     }
     // Behind a whole unique key nothing of the table is left to order; what other relations have beside its row is.
+    let is_whole = unique || primary.is_some();
     let is_own = |slot: usize| (first..first + table.columns.len()).contains(&slot);
-    wanted.all(|key| unique && is_own(key.slot)).then(|| backward.unwrap_or(false))
+    wanted.all(|key| is_whole && is_own(key.slot)).then(|| backward.unwrap_or(false))
 }
