@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 use tenant::catalog::Index;
 use tenant::row::keys::{ColumnRange, KeyRange, primary_key};
 use tenant::{Access, Direction};
-use types::{Datum, PgType};
+use types::datetime::zone::offset_at;
+use types::datetime::{DAY_MICROS, SECOND_MICROS};
+use types::{Datum, FormatContext, PgType};
 
 use super::{Cx, Flow, Halt, Key, Position, Run, Slice};
 use crate::expr::{BoundExpr, SubqueryEval, eval_filter, eval_ref};
@@ -322,7 +324,11 @@ impl Run<'_, '_> {
     fn probe(&self, expr: &BoundExpr, fit: ProbeFit, cx: &Cx<'_>, row: &[Datum]) -> Halt<Fitted> {
         let ctx = cx.row(row);
         let value = eval_ref(expr, &ctx).map_err(|error| self.halt(error))?;
-        Ok(fitted(value.into_owned(), fit))
+        Ok(match fit {
+            ProbeFit::Earliest(ty) => near(&value, ty, i64::min, cx.stmt.format),
+            ProbeFit::Latest(ty) => near(&value, ty, i64::max, cx.stmt.format),
+            _ => fitted(value.into_owned(), fit),
+        })
     }
 
     fn probe_equal(&self, expr: &BoundExpr, fit: ProbeFit, cx: &Cx<'_>, row: &[Datum]) -> Halt<Fitted> {
@@ -417,7 +423,34 @@ fn fitted(value: Datum, fit: ProbeFit) -> Fitted {
             padded.extend(std::iter::repeat_n(' ', length - count));
             Fitted::Value(Datum::Text(padded))
         }
+        ProbeFit::Earliest(_) | ProbeFit::Latest(_) => unreachable!("only a range has such ends"),
     }
+}
+
+/// How far around a moment another offset of its zone may count for it: that of local times which a change leaves out, or has twice.
+const OFFSETS_MICROS: i64 = 2 * DAY_MICROS;
+
+/// The first or last moment of type `ty`, as `pick` says, that may be the same as this one, which is of another type.
+fn near(value: &Datum, ty: PgType, pick: fn(i64, i64) -> i64, format: &FormatContext) -> Fitted {
+    let local = match *value {
+        Datum::Null => return Fitted::Nothing,
+        Datum::Timestamp(at) | Datum::TimestampTz(at @ (i64::MIN | i64::MAX)) => at,
+        Datum::TimestampTz(at) => {
+            let offset = |away: i64| i64::from(offset_at(&format.time_zone, at.saturating_add(away)));
+            let around = pick(offset(-OFFSETS_MICROS), offset(OFFSETS_MICROS));
+            at + pick(around, offset(0)) * SECOND_MICROS
+        }
+        _ => unreachable!("a moment is compared with a moment"),
+    };
+    Fitted::Value(match (ty, local) {
+        (PgType::Date, i64::MIN) => Datum::Date(i32::MIN),
+        (PgType::Date, i64::MAX) => Datum::Date(i32::MAX),
+        (PgType::Date, _) => {
+            let day = i32::try_from(local.div_euclid(DAY_MICROS));
+            Datum::Date(day.expect("moments are within the days that there are"))
+        }
+        _ => Datum::Timestamp(local),
+    })
 }
 
 /// The least value of an integer column: a bound that only leaves NULLs out.

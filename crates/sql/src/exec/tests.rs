@@ -44,6 +44,56 @@ fn a_key_orders_the_rows_of_its_table_alone() {
 }
 
 #[test]
+fn ranges_of_moments_of_another_kind_are_found_by_an_index() {
+    let (mut bench, mut session) = after(
+        "SET TIME ZONE 'Europe/Berlin'; CREATE TABLE e (id int PRIMARY KEY, seen timestamp, born date);
+         INSERT INTO e SELECT g, timestamp '2024-03-30 12:00' + g * interval '5 minutes', date '2024-01-01' + g FROM generate_series(1, 700) g;
+         INSERT INTO e SELECT g, timestamp '2024-10-26 12:00' + g * interval '3 minutes', date '2022-01-01' + g FROM generate_series(701, 1400) g;
+         INSERT INTO e VALUES (0, '-infinity', '-infinity'), (2000, 'infinity', 'infinity'), (2001, NULL, NULL);
+         CREATE INDEX ON e (seen); CREATE INDEX ON e (born)",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    let mut ends = vec!["'infinity'::timestamptz".to_owned(), "'-infinity'::timestamptz".to_owned()];
+    // Around a change of the clocks, an hour of local times is left out in March, and there is one twice in October.
+    for time in ["00:15", "00:59:59", "01:00", "01:15", "01:30", "01:59", "02:00", "02:30"] {
+        ends.push(format!("timestamptz '2024-03-31 {time}Z'"));
+        ends.push(format!("timestamptz '2024-10-27 {time}Z'"));
+    }
+    for end in &ends {
+        for operator in ["<", "<=", ">", ">="] {
+            let condition = format!("seen {operator} {end}");
+            let sql = format!("SELECT count(*), sum(id) FROM e WHERE {condition}");
+            let plan = lines(&format!("EXPLAIN {sql}"));
+            assert!(plan.iter().any(|line| line.contains("using e_seen_idx")), "{condition}: {plan:#?}");
+            let all = format!("SELECT count(*), sum(id) FROM e WHERE ({condition}) IS TRUE");
+            assert_eq!(lines(&sql), lines(&all), "{condition}");
+        }
+    }
+    for condition in [
+        "born > timestamp '2024-05-05 12:00'",
+        "born >= timestamptz '2024-05-05 00:00+02'",
+        "timestamptz '2024-05-05 00:00+03' > born",
+        "born < timestamptz '2024-03-31 00:30Z'",
+        "born <= timestamp 'infinity'",
+    ] {
+        let sql = format!("SELECT count(*), sum(id) FROM e WHERE {condition}");
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert!(plan.iter().any(|line| line.contains("using e_born_idx")), "{condition}: {plan:#?}");
+        let all = format!("SELECT count(*), sum(id) FROM e WHERE ({condition}) IS TRUE");
+        assert_eq!(lines(&sql), lines(&all), "{condition}");
+    }
+    let old = "DELETE FROM e WHERE seen < now() - interval '30 days'";
+    let plan = lines(&format!("EXPLAIN {old}"));
+    assert!(plan.iter().any(|line| line.contains("using e_seen_idx")), "{plan:#?}");
+    // Rows that another part has found are told by what it asks of them, and this is less than all.
+    let either = "(seen > timestamptz '2024-10-28 00:00Z' AND id > 690) OR id = 1400";
+    assert_eq!(
+        lines(&format!("SELECT count(*), sum(id) FROM e WHERE {either}")),
+        lines(&format!("SELECT count(*), sum(id) FROM e WHERE ({either}) IS TRUE"))
+    );
+}
+
+#[test]
 fn columns_are_assigned_from_one_row() {
     let (mut bench, mut session) = after(
         "CREATE TABLE t (id int PRIMARY KEY, a int, b int); INSERT INTO t VALUES (1, 0, 0), (2, 0, 0);

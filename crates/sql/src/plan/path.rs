@@ -31,6 +31,8 @@ struct Probe<'e> {
     column: usize,
     fit: ProbeFit,
     kind: ProbeKind<'e>,
+    /// Nothing of the conjunct is left to ask of the rows that are found by it.
+    is_whole: bool,
 }
 
 enum ProbeKind<'e> {
@@ -165,6 +167,8 @@ impl Binder<'_> {
         all[at] = head;
         all.extend(tail);
         let mut of_part = self.probes(table, first, &own, bound);
+        // Whether another part has found a row is told by what that asks of it.
+        of_part.retain(|probe| probe.is_whole);
         for probe in &mut of_part {
             probe.conjunct = if probe.conjunct == 0 { at } else { conjuncts.len() + probe.conjunct - 1 };
         }
@@ -251,11 +255,11 @@ impl Binder<'_> {
                 match probe.kind {
                     ProbeKind::Lower(value, inclusive) if lower.is_none() => {
                         lower = Some(RangeBound { value: value.clone(), inclusive, fit: probe.fit });
-                        consumed.push(probe.conjunct);
+                        consumed.extend(probe.is_whole.then_some(probe.conjunct));
                     }
                     ProbeKind::Upper(value, inclusive) if upper.is_none() => {
                         upper = Some(RangeBound { value: value.clone(), inclusive, fit: probe.fit });
-                        consumed.push(probe.conjunct);
+                        consumed.extend(probe.is_whole.then_some(probe.conjunct));
                     }
                     _ => {}
                 }
@@ -304,11 +308,34 @@ impl Binder<'_> {
             self.slots_used(expr, 0, &mut slots);
             slots.into_iter().all(bound) && expr.volatility() != Volatility::Volatile
         };
+        // `at > now()` of a timestamp without time zone: where a range begins or ends is known but for the hours around a change of the zone's offset.
+        let near = |conjunct: usize, op: CompareOp, left: &BoundExpr, right: &'e BoundExpr| {
+            let ExprKind::Cast { expr, .. } = &left.kind else { return None };
+            let are_moments = match expr.ty {
+                PgType::Timestamp => left.ty == PgType::TimestampTz,
+                PgType::Date => matches!(left.ty, PgType::Timestamp | PgType::TimestampTz),
+                _ => false,
+            };
+            let is_near = are_moments && left.typmod.is_none() && left.ty == right.ty;
+            let column = column(expr).filter(|_| is_near && ready(right))?;
+            let (fit, kind) = match op {
+                CompareOp::Gt | CompareOp::Ge => (ProbeFit::Earliest(expr.ty), ProbeKind::Lower(right, true)),
+                CompareOp::Lt | CompareOp::Le => (ProbeFit::Latest(expr.ty), ProbeKind::Upper(right, true)),
+                CompareOp::Eq | CompareOp::Ne => return None,
+            };
+            Some(Probe { conjunct, column, fit, kind, is_whole: false })
+        };
         for (conjunct, condition) in conjuncts.iter().enumerate() {
             match &condition.kind {
                 ExprKind::Compare { op, left, right, .. } => {
                     for (op, left, right) in [(*op, left, right), (op.commuted(), right, left)] {
-                        let Some(column) = column(left) else { continue };
+                        let Some(column) = column(left) else {
+                            if let Some(probe) = near(conjunct, op, left, right) {
+                                probes.push(probe);
+                                break;
+                            }
+                            continue;
+                        };
                         let target = &table.columns[column];
                         let Some(fit) = fit(target.ty, target.typmod, right.ty) else { continue };
                         if !ready(right) {
@@ -325,7 +352,7 @@ impl Binder<'_> {
                         if !kind.is_exact() && matches!(fit, ProbeFit::Blanks(_)) {
                             continue;
                         }
-                        probes.push(Probe { conjunct, column, fit, kind });
+                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
                         break;
                     }
                 }
@@ -343,12 +370,14 @@ impl Binder<'_> {
                     }
                     // One fit for all: the laxer of the two kinds integers have.
                     let fit = fits.iter().copied().find(|f| *f != ProbeFit::Same).unwrap_or(ProbeFit::Same);
-                    probes.push(Probe { conjunct, column, fit, kind: ProbeKind::OneOf(items) });
+                    let kind = ProbeKind::OneOf(items);
+                    probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
                 }
                 ExprKind::IsNull { expr, negated: false } => {
                     let nullable = column(expr).filter(|column| !table.columns[*column].not_null);
                     if let Some(column) = nullable {
-                        probes.push(Probe { conjunct, column, fit: ProbeFit::Same, kind: ProbeKind::Null });
+                        let (fit, kind) = (ProbeFit::Same, ProbeKind::Null);
+                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
                     }
                 }
                 ExprKind::CompareArray { op: CompareOp::Eq, all: false, left, array, .. } => {
@@ -357,7 +386,8 @@ impl Binder<'_> {
                     let Some(element) = array.ty.element() else { continue };
                     let Some(fit) = fit(target.ty, target.typmod, element) else { continue };
                     if ready(array) {
-                        probes.push(Probe { conjunct, column, fit, kind: ProbeKind::AnyOf(array) });
+                        let kind = ProbeKind::AnyOf(array);
+                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
                     }
                 }
                 ExprKind::Subquery(subquery) if !subquery.correlated => {
@@ -370,7 +400,7 @@ impl Binder<'_> {
                     let (ty, rows) = self.with_subquery(subquery.id, |plan| (plan.project[0].ty, plan.rows));
                     if let Some(fit) = fit(target.ty, target.typmod, ty) {
                         let kind = ProbeKind::InRows(subquery.id, rows.max(1.0));
-                        probes.push(Probe { conjunct, column, fit, kind });
+                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
                     }
                 }
                 _ => {}

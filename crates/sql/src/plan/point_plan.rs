@@ -329,6 +329,10 @@ pub enum ProbeFit {
     Integer(PgType),
     /// Padded with blanks to `char(n)`'s length.
     Blanks(TypeMod),
+    /// The lower end of a range, where it is a moment of another type: the first of this one that may be as late.
+    Earliest(PgType),
+    /// The upper end, likewise: the last that may be as early.
+    Latest(PgType),
 }
 
 /// INSERT.
