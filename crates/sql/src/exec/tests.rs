@@ -128,6 +128,39 @@ fn columns_are_assigned_from_one_row() {
 }
 
 #[test]
+fn a_comparison_of_rows_begins_an_index_where_its_first_column_is() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (a int, b int, v int, PRIMARY KEY (a, b)); INSERT INTO t SELECT g / 10, g % 10, 0 FROM generate_series(0, 1999) g;
+         CREATE SEQUENCE q",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for (condition, end, rows) in [
+        ("(a, b) > (150, 7) ORDER BY a, b LIMIT 3", "a >= 150", ["150|8", "150|9", "151|0"].as_slice()),
+        ("(a, b) >= (150, 9) ORDER BY a, b LIMIT 2", "a >= 150", &["150|9", "151|0"]),
+        ("(a, b) < (3, 1) ORDER BY a DESC, b DESC LIMIT 2", "a <= 3", &["3|0", "2|9"]),
+        ("ROW(a, b, v) <= ROW(0, 1, 0)", "a <= 0", &["0|0", "0|1"]),
+        ("(198, 8, 0) < (a, b, v) AND a < 199", "a >= 198", &["198|9"]),
+    ] {
+        let sql = format!("SELECT a, b FROM t WHERE {condition}");
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        let is_ended = |line: &String| line.contains("Index Cond") && line.contains(end);
+        assert!(plan.iter().any(is_ended), "{sql}: {plan:#?}");
+        assert_eq!(lines(&sql), rows, "{sql}");
+    }
+    let unknown = "SELECT (NULL, 1) < (1, 2), (1, NULL) < (1, 2), (0, NULL) < (1, 2), (2, NULL) < (1, 2), (1, 1) < (NULL, 2), NOT (2, NULL) < (1, 2)";
+    assert_eq!(lines(unknown), ["||t|f||t"]);
+    assert_eq!(lines("SELECT (nextval('q'), 1) < (9, 1)"), ["t"]);
+    assert_eq!(lines("SELECT last_value FROM q"), ["1"]);
+    // A list of one row is found by its key, also by what changes it.
+    let one = "UPDATE t SET v = 1 WHERE (a, b) IN ((5, 5))";
+    let plan = lines(&format!("EXPLAIN {one}"));
+    assert!(plan.iter().any(|line| line.contains("Index Scan")), "{plan:#?}");
+    lines(one);
+    assert_eq!(lines("SELECT a, b FROM t WHERE v = 1"), ["5|5"]);
+    assert_eq!(lines("SELECT count(*) FROM t WHERE (a, b) NOT IN ((5, 5))"), ["1999"]);
+}
+
+#[test]
 fn a_check_that_looks_at_more_than_its_row_is_made_whatever_is_changed() {
     let (mut bench, mut session) = after(
         "CREATE TABLE t (id int PRIMARY KEY, v int, w int CHECK (current_setting('app.closed', true) IS NULL OR w > 5));

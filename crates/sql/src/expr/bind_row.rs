@@ -4,6 +4,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, BinaryOperator, Expr};
 use types::PgType;
 
+use super::analysis::Volatility;
 use super::bind::{Binder, negate, operator_name, unnest};
 use super::bind_operator::{self, bind_binary, bind_comparison, call_named};
 use super::tree::{BoundExpr, CompareOp, ExprKind};
@@ -26,6 +27,17 @@ pub(crate) fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
             list.args.iter().map(part).collect()
         }
         _ => None,
+    }
+}
+
+/// A list of one row is that row, which an index may be asked for as for any.
+fn any_of(mut parts: Vec<BoundExpr>) -> BoundExpr {
+    match (parts.len(), parts.pop()) {
+        (1, Some(one)) => one,
+        (_, last) => {
+            parts.extend(last);
+            BoundExpr::boolean(ExprKind::Or(parts))
+        }
     }
 }
 
@@ -67,7 +79,7 @@ impl Binder<'_> {
     /// Of two rows of the same length.
     fn bound_row_comparison(&self, a: &[BoundExpr], op: CompareOp, b: &[BoundExpr]) -> SqlResult<BoundExpr> {
         for part in a.iter().chain(b) {
-            part.check_copies(2)?;
+            part.check_copies(3)?;
         }
         let compare = |op: CompareOp, i: usize| bind_comparison(op, a[i].clone(), b[i].clone(), self.ctx);
         match op {
@@ -90,6 +102,13 @@ impl Binder<'_> {
                 for i in (0..last).rev() {
                     let tie = BoundExpr::boolean(ExprKind::And(vec![compare(CompareOp::Eq, i)?, result]));
                     result = BoundExpr::boolean(ExprKind::Or(vec![compare(strict, i)?, tie]));
+                }
+                // What it says of the first column alone tells where an index begins. It is true, false or unknown as without it.
+                let lax = if strict == CompareOp::Lt { CompareOp::Le } else { CompareOp::Ge };
+                let is_one_value =
+                    |part: &BoundExpr| part.volatility() != Volatility::Volatile && !part.contains_subquery();
+                if last > 0 && is_one_value(&a[0]) && is_one_value(&b[0]) {
+                    result = BoundExpr::boolean(ExprKind::And(vec![compare(lax, 0)?, result]));
                 }
                 Ok(result)
             }
@@ -115,7 +134,7 @@ impl Binder<'_> {
                 self.bound_row_comparison(&left, CompareOp::Eq, &right)
             })
             .collect::<SqlResult<Vec<_>>>()?;
-        let any = BoundExpr::boolean(ExprKind::Or(parts));
+        let any = any_of(parts);
         Ok(if negated { negate(any) } else { any })
     }
 
