@@ -110,6 +110,24 @@ fn executed_twice(
 }
 
 #[test]
+fn a_portal_that_fails_behind_its_sleep_spares_nobody_elses() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "INSERT INTO t VALUES (0, 'zero')");
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        one.parse(home, "", "SELECT pg_sleep(5), 1 / id FROM t", &[], &mut out).unwrap();
+        one.bind(home, BIND, &mut out).unwrap();
+        assert!(matches!(one.execute(home, "", Some(1), &mut out), Err(Pause::Sleep(_))));
+        // As if it had slept.
+        one.sleep_until = Some(base::Nanos(0));
+        let Err(Pause::Error(error)) = one.execute(home, "", Some(1), &mut out) else { panic!("1 / 0") };
+        assert_eq!(error.state(), SqlState::DIVISION_BY_ZERO);
+        one.sync(home, &mut out).unwrap();
+    });
+    assert!(matches!(bench.try_run(&mut one, "SELECT pg_sleep(5)"), Err(Pause::Sleep(_))));
+}
+
+#[test]
 fn a_portal_that_has_run_yields_no_more_rows_and_runs_no_more() {
     let (mut bench, mut one, _) = table();
     bench.run(&mut one, "INSERT INTO t VALUES (1, 'one'), (2, 'two')");

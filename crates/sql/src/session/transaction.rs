@@ -293,6 +293,7 @@ impl Session {
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
         self.progress.end();
         self.analytic = AnalyticState::Idle;
+        self.sleep_until = None;
         self.slicing = None;
         self.filling = None;
         self.giving = None;
