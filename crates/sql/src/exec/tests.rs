@@ -243,6 +243,21 @@ fn very_many_relations_are_not_joined_here() {
 }
 
 #[test]
+fn very_many_conditions_on_many_relations_are_not_for_a_turn() {
+    let (mut bench, mut session) = after("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
+    let query = |relations: usize, conditions: usize| {
+        let from: Vec<String> = (0..relations).map(|i| format!("t t{i}")).collect();
+        let on: Vec<String> = (0..conditions).map(|i| format!("t{}.a = 1", i % relations)).collect();
+        format!("SELECT count(*) FROM {} WHERE {}", from.join(", "), on.join(" AND "))
+    };
+    assert_eq!(bench.run(&mut session, &query(30, 3_000)).lines(), ["1"]);
+    let Err(Pause::Analytic(request)) = bench.try_run(&mut session, &query(200, 2_000)) else {
+        panic!("80 million looks")
+    };
+    assert_eq!(request.reason, "so many conditions on a FROM of so many relations");
+}
+
+#[test]
 fn a_row_of_a_result_has_bounds() {
     let (mut bench, mut session) = after("CREATE TABLE t (id int PRIMARY KEY, v text)");
     let items = |item: &str, many: usize| vec![item; many].join(", ");

@@ -93,6 +93,9 @@ impl Binder<'_> {
         wish: Option<&OrderWish>,
     ) -> SqlResult<Chosen> {
         let Group { mut units, conditions } = group;
+        if units.len() * units.len() * conditions.len() > LOOKS_MAX {
+            return Err(self.not_here("so many conditions on a FROM of so many relations"));
+        }
         let mut pending: Vec<Pending> = conditions
             .into_iter()
             .map(|expr| {
@@ -538,6 +541,9 @@ const LEADS_MAX: usize = 8;
 
 /// What a LEFT JOIN is taken to cost of which nothing can be read yet.
 const LEAD_UNKNOWN: f64 = 1e6;
+
+/// Looks at conditions while an order is found: whichever relation comes next, each condition is looked at for each that is left, at some 2 ns.
+const LOOKS_MAX: usize = 1 << 25;
 
 /// Rows assumed of a function in FROM.
 const FUNCTION_ROWS: f64 = 100.0;
