@@ -717,6 +717,20 @@ fn alternatives_of_several_columns_have_an_index_each_and_give_each_row_once() {
     let of_some = "SELECT count(*) FROM t WHERE n = 4 OR a IN (SELECT k FROM u WHERE v > 4)";
     assert_eq!(lines(of_some), ["10"]);
     assert!(lines(&format!("EXPLAIN {of_some}")).iter().any(|line| line.contains("Index Or Scan")));
+    // What locks rows, or calls a function that is different each time, is in one piece.
+    for (sql, path) in [
+        ("SELECT b FROM t WHERE n = 4 OR a = 5 FOR UPDATE", "Index Or Scan on t"),
+        (
+            "SELECT b FROM t WHERE n = 4 OR n = 5 OR n = 7 ORDER BY b LIMIT 2 FOR UPDATE SKIP LOCKED",
+            "Index Scan",
+        ),
+        ("SELECT b, random() < 2 FROM t WHERE n = 4 OR (a = 5 AND random() < 2)", "Index Or Scan on t"),
+    ] {
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert!(plan.iter().any(|line| line.contains(path)), "{sql}: {plan:#?}");
+    }
+    assert_eq!(lines("SELECT b FROM t WHERE n = 4 OR a = 5 FOR UPDATE").len(), 11);
+    assert_eq!(lines("SELECT b, random() < 2 FROM t WHERE n = 4 OR (a = 5 AND random() < 2)").len(), 11);
     // In slices of one range.
     let plan = lines("EXPLAIN UPDATE t SET n = n + 1000 WHERE n = 4 OR a = 5");
     assert!(!plan.iter().any(|line| line.contains("Index Or")), "{plan:#?}");

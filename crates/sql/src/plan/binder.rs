@@ -168,6 +168,11 @@ impl<'a> Binder<'a> {
         self.effects.get()
     }
 
+    /// Whether rows are changed by what is bound so far. A change's target is bound before all else.
+    pub(super) fn changes_rows(&self) -> bool {
+        self.tables.borrow().iter().any(|(_, what)| *what == TableUse::Write)
+    }
+
     pub(super) fn has_subqueries(&self) -> bool {
         !self.subqueries.borrow().is_empty()
     }

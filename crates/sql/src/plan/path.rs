@@ -140,7 +140,7 @@ impl Binder<'_> {
             }
             Some(Choice { path: AccessPath::Alternatives(ways), ..sum })
         };
-        if self.has_effects() || conjuncts.len() > ALTERNATIVES_MAX {
+        if self.changes_rows() || conjuncts.len() > ALTERNATIVES_MAX {
             return Vec::new();
         }
         conjuncts.iter().enumerate().filter_map(of_condition).collect()
@@ -357,7 +357,7 @@ impl Binder<'_> {
                     }
                 }
                 // A change that finds its rows by a list does not run in slices: who wrote none gets none.
-                ExprKind::Or(_) if self.has_effects() => {}
+                ExprKind::Or(_) if self.changes_rows() => {}
                 ExprKind::InList { .. } | ExprKind::Or(_) => {
                     let mut items = Vec::new();
                     let Some(column) = one_column(condition, &column, &mut items) else { continue };
