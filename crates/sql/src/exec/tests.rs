@@ -522,6 +522,37 @@ fn the_target_of_an_insert_may_be_called_by_its_schema() {
 }
 
 #[test]
+fn a_boolean_and_a_list_of_one_are_equal_to_one_value() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (id int PRIMARY KEY, whose int, done bool, made int); CREATE INDEX by_done ON t (whose, done, made);
+         INSERT INTO t SELECT g, g % 3, CASE WHEN g % 7 > 0 THEN g % 2 = 0 END, g FROM generate_series(1, 600) g",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for condition in [
+        "whose = 1 AND done",
+        "whose = 1 AND NOT done",
+        "whose IN (1) AND done IS FALSE",
+        "whose IN (1) AND done IN (true)",
+        "done IS TRUE AND 1 = whose",
+    ] {
+        let sql = format!("SELECT id FROM t WHERE {condition} ORDER BY made DESC LIMIT 2");
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert!(plan.iter().any(|line| line.contains("Backward using by_done")), "{condition}: {plan:#?}");
+        assert!(!plan.iter().any(|line| line.contains("Sort")), "{condition}: {plan:#?}");
+        let hidden = format!("CASE WHEN {condition} THEN 1 END = 1");
+        let all = format!("SELECT id FROM t WHERE {hidden} ORDER BY made DESC LIMIT 2");
+        assert_eq!(lines(&sql), lines(&all), "{condition}");
+    }
+    // What is not true may be unknown.
+    for (condition, count) in [("IS NOT TRUE", "114"), ("IS NOT FALSE", "115"), ("IS UNKNOWN", "29")] {
+        let sql = format!("SELECT count(*) FROM t WHERE whose = 1 AND done {condition}");
+        assert_eq!(lines(&sql), [count], "{condition}");
+    }
+    lines("UPDATE t SET made = -1 WHERE whose IN (2) AND NOT done");
+    assert_eq!(lines("SELECT count(*) FROM t WHERE made = -1"), ["86"]);
+}
+
+#[test]
 fn the_row_of_a_cursor_is_not_what_is_changed() {
     let (mut bench, mut session) = after("CREATE TABLE t (id int PRIMARY KEY, n int)");
     for sql in ["UPDATE t SET n = 1 WHERE CURRENT OF c", "DELETE FROM t WHERE CURRENT OF c RETURNING id"] {

@@ -37,6 +37,7 @@ struct Probe<'e> {
 
 enum ProbeKind<'e> {
     Equal(&'e BoundExpr),
+    Is(bool),
     Null,
     OneOf(Vec<&'e BoundExpr>),
     AnyOf(&'e BoundExpr),
@@ -222,13 +223,16 @@ impl Binder<'_> {
                 // A key has no NULL, whatever its column's definition says.
                 .filter(|p| !matches!(p.kind, ProbeKind::Null) || !table.is_primary(index))
                 .min_by_key(|p| match p.kind {
-                    ProbeKind::Equal(_) => 0,
+                    ProbeKind::Equal(_) | ProbeKind::Is(_) => 0,
                     ProbeKind::Null => 1,
                     _ => 2,
                 });
             let Some(probe) = exact else { break };
             parts.push(match &probe.kind {
                 ProbeKind::Equal(expr) => KeyPart::Equal((*expr).clone(), probe.fit),
+                ProbeKind::Is(value) => {
+                    KeyPart::Equal(BoundExpr::constant(types::Datum::Bool(*value), PgType::Bool), probe.fit)
+                }
                 ProbeKind::Null => KeyPart::Null,
                 ProbeKind::OneOf(items) => {
                     times *= items.len() as f64;
@@ -370,7 +374,11 @@ impl Binder<'_> {
                     }
                     // One fit for all: the laxer of the two kinds integers have.
                     let fit = fits.iter().copied().find(|f| *f != ProbeFit::Same).unwrap_or(ProbeFit::Same);
-                    let kind = ProbeKind::OneOf(items);
+                    // A list of one is that one: all that is found has one value, and stands in the order of what is behind it.
+                    let kind = match items.as_slice() {
+                        [one] => ProbeKind::Equal(one),
+                        _ => ProbeKind::OneOf(items),
+                    };
                     probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
                 }
                 ExprKind::IsNull { expr, negated: false } => {
@@ -403,7 +411,14 @@ impl Binder<'_> {
                         probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
                     }
                 }
-                _ => {}
+                _ => {
+                    let Some((of, value)) = boolean_asked(condition) else { continue };
+                    let is_boolean = |column: &usize| table.columns[*column].ty == PgType::Bool;
+                    if let Some(column) = column(of).filter(is_boolean) {
+                        let (fit, kind) = (ProbeFit::Same, ProbeKind::Is(value));
+                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
+                    }
+                }
             }
         }
         probes
@@ -452,6 +467,16 @@ fn one_column<'e>(
             }
             found
         }
+        _ => None,
+    }
+}
+
+/// What has this value wherever a condition is true: `a`, `NOT a`, `a IS FALSE`.
+fn boolean_asked(condition: &BoundExpr) -> Option<(&BoundExpr, bool)> {
+    match &condition.kind {
+        ExprKind::Column(_) => Some((condition, true)),
+        ExprKind::Not(inner) => Some((&**inner, false)),
+        ExprKind::IsBool { expr, value, negated: false } => Some((&**expr, *value)),
         _ => None,
     }
 }
