@@ -418,6 +418,43 @@ fn very_many_columns_are_not_joined_here() {
 }
 
 #[test]
+fn what_a_pattern_says_of_the_beginning_is_found_by_an_index() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (id int PRIMARY KEY, name varchar(20)); CREATE INDEX by_name ON t (name text_pattern_ops);
+         INSERT INTO t SELECT g, 'n' || g FROM generate_series(1, 2000) g;
+         INSERT INTO t VALUES (3001, 'n%1'), (3002, '\u{d7ff}a'), (3003, '\u{10ffff}a'), (3004, '\u{10ffff}'), (3005, NULL), (3006, ''), (3007, 'n')",
+    );
+    let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+    for (condition, has_ends, count) in [
+        ("name LIKE 'n19%'", true, "111"),
+        ("name LIKE 'n19__'", true, "100"),
+        ("name ~~ 'n19'", true, "1"),
+        ("name LIKE 'n\\%%'", true, "1"),
+        ("name LIKE 'n%1'", true, "201"),
+        ("name LIKE '\u{d7ff}%'", true, "1"),
+        ("name LIKE '\u{10ffff}%'", true, "2"),
+        ("name LIKE '%19'", false, "20"),
+        ("name LIKE ''", false, "1"),
+        ("name NOT LIKE 'n19%'", false, "1895"),
+        ("NOT name LIKE 'n19%'", false, "1895"),
+        ("(name LIKE 'n19%') IS NULL", false, "1"),
+        ("name ILIKE 'N19%'", false, "111"),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {condition}");
+        let plan = lines(&format!("EXPLAIN {sql}"));
+        assert_eq!(
+            plan.iter().any(|line| line.contains("using by_name")),
+            has_ends,
+            "{condition}: {plan:#?}"
+        );
+        assert_eq!(lines(&sql), [count], "{condition}");
+    }
+    let first = "SELECT name FROM t WHERE name LIKE 'n19%' ORDER BY name DESC LIMIT 2";
+    assert_eq!(lines(first), ["n1999", "n1998"]);
+    assert_eq!(lines("DELETE FROM t WHERE name LIKE 'n199%' RETURNING id").len(), 11);
+}
+
+#[test]
 fn groups_and_orders_have_as_many_columns_as_a_row_may_have() {
     let (mut bench, mut session) = after("CREATE TABLE t (a int)");
     let terms: Vec<String> = (0..50_000).map(|i| format!("a + {i}")).collect();

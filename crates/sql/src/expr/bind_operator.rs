@@ -162,7 +162,63 @@ pub(super) fn bind_like(
     pattern: BoundExpr,
     ctx: &BindContext<'_>,
 ) -> SqlResult<BoundExpr> {
-    bind_operator(name, vec![value, pattern], ctx)
+    let mut parts = if name == "~~" { ends_of_like(&value, &pattern, ctx)? } else { Vec::new() };
+    let like = bind_operator(name, vec![value, pattern], ctx)?;
+    if parts.is_empty() {
+        return Ok(like);
+    }
+    parts.push(like);
+    Ok(BoundExpr::boolean(ExprKind::And(parts)))
+}
+
+/// Between which texts all are of a column that a pattern matches, if it says how they begin: an index has those together. Beside the pattern they
+/// change nothing of what it answers.
+fn ends_of_like(value: &BoundExpr, pattern: &BoundExpr, ctx: &BindContext<'_>) -> SqlResult<Vec<BoundExpr>> {
+    // Blanks behind a `char(n)` do not count, and are part of its text.
+    let is_text = |ty| matches!(ty, PgType::Text | PgType::Varchar);
+    let has_ends = value.as_column().is_some()
+        && is_text(value.ty)
+        && (is_text(pattern.ty) || pattern.ty == PgType::Unknown);
+    let literal = pattern.as_const().filter(|_| has_ends).and_then(Datum::as_str);
+    let Some(beginning) = literal.and_then(beginning_of) else { return Ok(Vec::new()) };
+    let ends = [(CompareOp::Lt, text_behind(&beginning)), (CompareOp::Ge, Some(beginning))];
+    let end = |(op, text): (CompareOp, Option<String>)| {
+        let text = BoundExpr::constant(Datum::text(text?), PgType::Text);
+        Some(bind_comparison(op, value.clone(), text, ctx))
+    };
+    ends.into_iter().filter_map(end).collect()
+}
+
+/// Bytes of a pattern's beginning that are looked at: what is behind them tells few texts apart.
+const BEGINNING_MAX: usize = 256;
+
+/// What all texts begin with that a pattern of LIKE matches; `None` for nothing.
+fn beginning_of(pattern: &str) -> Option<String> {
+    let (mut beginning, mut chars) = (String::new(), pattern.chars());
+    while beginning.len() < BEGINNING_MAX
+        && let Some(c) = chars.next()
+    {
+        match c {
+            '%' | '_' => break,
+            '\\' => beginning.push(chars.next()?),
+            c => beginning.push(c),
+        }
+    }
+    (!beginning.is_empty()).then_some(beginning)
+}
+
+/// The first text behind all that begin with this one, in the order of their bytes, which is that of their characters; `None` if there is none.
+fn text_behind(beginning: &str) -> Option<String> {
+    let mut text = beginning.to_owned();
+    while let Some(last) = text.pop() {
+        // Between these two are no characters.
+        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        if let Some(next) = next {
+            text.push(next);
+            return Some(text);
+        }
+    }
+    None
 }
 
 /// A unary or binary operator of the catalog.
