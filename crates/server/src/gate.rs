@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState, TenantId};
+use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
 use futures::future::BoxFuture;
 use pgproto::scram::Verifier;
 use pgproto::startup::CancelKey;
@@ -13,6 +13,10 @@ use crate::reception::{Admission, Authenticated, Gate, shown_address};
 use crate::session;
 use crate::shared::Shared;
 use crate::tenants::{ADMINISTRATOR, Entry, Home};
+
+/// For how long a tenant stays open that was opened to look up a role, unless somebody logs in: whoever knows names of tenants should not have all of
+/// them open for minutes.
+const LOGIN_WAIT: Nanos = Nanos::from_secs(5);
 
 /// [`Gate`] of a running server.
 pub(crate) struct ServerGate(pub(crate) Arc<Shared>);
@@ -104,7 +108,11 @@ async fn login(entry: &Entry, user: &str) -> SqlResult<Option<Login>> {
     let home = entry.home.clone();
     let user = user.to_owned();
     let task = entry.home.spawn(async move {
+        let was_open = home.is_open();
         home.open().await?;
+        if !was_open {
+            home.close_after_all(LOGIN_WAIT);
+        }
         let now = home.wall_clock()?;
         home.with(|home| read_login(home.tenant, &user, now))
     });

@@ -85,6 +85,26 @@ fn an_unused_tenant_closes_and_reopens_with_its_rows() {
     assert_eq!(user.ok("SELECT v FROM t WHERE id = 2"), [[Some("two".to_owned())]]);
 }
 
+#[test]
+fn who_does_not_log_in_keeps_no_tenant_open() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let server = server.restart();
+    let mut admin = server.admin("rowhouse");
+    let mut is_closed = || column(&admin.ok("SHOW TENANTS"), "acme", 2).as_deref() == Some("closed");
+    assert!(is_closed());
+    let refused = server.connect("acme", "acme", "a guess").err().expect("a wrong password");
+    assert_eq!(refused.state, SqlState::INVALID_PASSWORD);
+    eventually("the tenant closes", &mut is_closed);
+    let mut user = server.connect("acme", "acme", "pw").unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        assert!(!is_closed(), "a session is there");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(user.is_alive());
+}
+
 /// Of a catalogue that was lost with its log, or is an older one.
 #[test]
 fn a_data_file_that_nobody_knows_is_let_be() {

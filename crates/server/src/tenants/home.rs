@@ -471,6 +471,14 @@ impl Home {
         self.lock_figures().counters.as_ref().is_some_and(PageCounters::is_over_limit)
     }
 
+    /// Opened for somebody who may turn out to be nobody: unless a session begins it is closed when `wait` is over.
+    pub(crate) fn close_after_all(&self, wait: Nanos) {
+        if let Ok(shared) = self.shared() {
+            let used = (shared.env.now() + wait).0.saturating_sub(shared.config.tenant_close_after.0);
+            self.last_used.fetch_min(used, Ordering::Relaxed);
+        }
+    }
+
     /// Marks the present as a time of use.
     pub(crate) fn session_ended(&self) {
         if let Ok(shared) = self.shared() {
