@@ -64,6 +64,20 @@ fn a_role_that_may_not_connect_does_not_enter() {
     assert_eq!(guest.login("guest", "seen").json()["role"], "viewer");
 }
 
+/// A role chooses the verifier of its own password.
+#[test]
+fn a_verifier_of_very_many_iterations_lets_nobody_in_and_holds_nobody_up() {
+    let server = server();
+    let key = "A".repeat(43) + "=";
+    let verifier = format!("SCRAM-SHA-256$60000000:c2FsdHNhbHRzYWx0c2FsdA==${key}:{key}");
+    let mut guest = server.connect("rowhouse", "guest", "seen").expect("a role");
+    guest.ok(&format!("ALTER ROLE guest PASSWORD '{verifier}'"));
+    let began = Instant::now();
+    let refused = Browser::new(&server).login("guest", "seen");
+    assert_eq!((refused.status, refused.code().as_str()), (401, "28P01"));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
 #[test]
 fn nothing_is_told_without_a_session() {
     let server = server();

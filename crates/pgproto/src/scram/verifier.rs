@@ -63,7 +63,13 @@ impl Verifier {
         }
     }
 
-    /// Whether it is the verifier of `password`. Takes some milliseconds by intention, as long for a wrong password as for the right one.
+    /// How often the password is hashed. Whoever made the verifier has chosen it: one that was made elsewhere may have any number.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
+    /// Whether it is the verifier of `password`. Takes some milliseconds by intention, as long for a wrong password as for the right one; longer with
+    /// more than the usual [`Verifier::iterations`].
     pub fn is_of(&self, password: &str) -> bool {
         let of_password = Verifier::with_iterations(password, self.salt.clone(), self.iterations);
         same(&of_password.stored_key, &self.stored_key)

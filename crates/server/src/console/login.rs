@@ -27,6 +27,8 @@ use crate::tenants::SYSTEM_DATABASE;
 
 /// Bytes of a password at most.
 const PASSWORD_LEN_MAX: usize = 1024;
+/// Iterations of a verifier at most: some 30 ms of the one thread that serves HTTP. A role chooses the verifier of its own password, and on the wire the client has the work.
+const ITERATIONS_MAX: u32 = 100_000;
 
 #[derive(Deserialize)]
 pub(super) struct Credentials {
@@ -52,6 +54,10 @@ pub(super) async fn login(
     })?;
     let account = account_of(&shared, &user).await?;
     let verifier = account.as_ref().map(|account| account.verifier.clone());
+    if let Some(iterations) = verifier.as_ref().map(Verifier::iterations).filter(|n| *n > ITERATIONS_MAX) {
+        tracing::warn!(user, iterations, "a role's verifier has too many iterations for the console");
+    }
+    let verifier = verifier.filter(|verifier| verifier.iterations() <= ITERATIONS_MAX);
     // Held against something in any case. It takes some milliseconds of this thread, which is why attempts are counted before.
     let is_right = verifier.unwrap_or_else(|| Verifier::mock(&console.mock_secret, &user)).is_of(&password);
     let Some(account) = account.filter(|_| is_right) else {
