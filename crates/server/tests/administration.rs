@@ -301,6 +301,27 @@ fn the_catalogue_is_written_whatever_the_administrators_sessions_begin_with() {
     assert!(server.connect("acme", "acme", "pw").expect("its owner").is_alive());
 }
 
+/// What the server itself writes waits for who has it locked, however many write.
+#[test]
+fn statements_wait_for_who_has_locked_the_catalogue() {
+    let server = TestServer::start();
+    let mut holder = server.admin("rowhouse");
+    holder.ok("BEGIN");
+    holder.ok("LOCK TABLE rowhouse.tenants IN SHARE MODE");
+    let waiting = ["one", "two", "three"].map(|name| {
+        let mut admin = server.admin("rowhouse");
+        admin.start_query(&format!("CREATE TENANT {name} OWNER {name} PASSWORD 'pw'"));
+        admin
+    });
+    // They wait by then, or the test shows nothing.
+    std::thread::park_timeout(std::time::Duration::from_millis(300));
+    holder.ok("COMMIT");
+    for mut admin in waiting {
+        assert_eq!(admin.answer().error, None);
+    }
+    assert!(server.connect("three", "three", "pw").expect("its owner").is_alive());
+}
+
 #[test]
 fn a_clerk_cannot_write_to_the_tables_of_promises() {
     let server = TestServer::start();

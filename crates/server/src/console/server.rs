@@ -73,7 +73,7 @@ pub(super) async fn runaway_rules(State(console): State<Arc<Console>>) -> Answer
 /// The rows of a SHOW.
 pub(super) async fn shown(console: &Console, statement: HostStatement) -> Answer<Json<Value>> {
     let shared = console.shared()?;
-    let control = Control::internal(TenantId::SYSTEM);
+    let control = Control::internal(shared.sessions.new_id(), TenantId::SYSTEM);
     let HostOutcome::Rows { fields, rows, .. } = statements::run(&shared, &control, statement).await? else {
         unreachable!("SHOW has rows")
     };

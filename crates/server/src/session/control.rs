@@ -136,10 +136,10 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// For statements of the server itself: in no list, reached by nobody.
-    pub(crate) fn internal(tenant: TenantId) -> Arc<Control> {
+    /// For statements of the server itself: in no list, reached by nobody. `id`: [`Sessions::new_id`]'s, as what they lock and wait for is told by it.
+    pub(crate) fn internal(id: SessionId, tenant: TenantId) -> Arc<Control> {
         Arc::new(Control {
-            id: SessionId(0),
+            id,
             tenant,
             administrator: true,
             secret: 0,
@@ -345,6 +345,19 @@ struct Inner {
     closing: bool,
 }
 
+impl Inner {
+    /// The next number that no session has. Clients read it as a positive 32-bit integer.
+    fn new_id(&mut self) -> u32 {
+        loop {
+            let id = self.next_id;
+            self.next_id = if id >= i32::MAX as u32 { 1 } else { id + 1 };
+            if !self.by_id.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
 impl Sessions {
     pub(crate) fn new(env: &Env, config: &crate::ServerConfig) -> Sessions {
         Sessions {
@@ -398,14 +411,7 @@ impl Sessions {
         if of_tenant >= of_tenant_max && !administrator {
             return Err(too_many("too many connections for this tenant"));
         }
-        let id = loop {
-            let id = inner.next_id;
-            // Clients read the number as a positive 32-bit integer.
-            inner.next_id = if id >= i32::MAX as u32 { 1 } else { id + 1 };
-            if !inner.by_id.contains_key(&id) {
-                break id;
-            }
-        };
+        let id = inner.new_id();
         let control = Arc::new(Control {
             id: SessionId(id),
             tenant,
@@ -420,6 +426,11 @@ impl Sessions {
         inner.by_id.insert(id, control.clone());
         inner.by_tenant.entry(tenant).or_default().count += 1;
         Ok(control)
+    }
+
+    /// For a statement of the server itself: nobody else's until two billion more were given out.
+    pub(crate) fn new_id(&self) -> SessionId {
+        SessionId(self.lock().new_id())
     }
 
     /// Gives a session's place back.

@@ -24,7 +24,8 @@ pub(crate) async fn administer(shared: &Arc<Shared>, sql: String) -> SqlResult<A
     let task = async move {
         let carrying = task_shared.clone();
         let carry_out = move |statement: HostStatement| -> BoxFuture<'static, SqlResult<HostOutcome>> {
-            let (shared, control) = (carrying.clone(), Control::internal(TenantId::SYSTEM));
+            let shared = carrying.clone();
+            let control = Control::internal(shared.sessions.new_id(), TenantId::SYSTEM);
             Box::pin(async move { statements::run_to_end(&shared, &control, statement).await })
         };
         // Whoever asked may be gone.

@@ -72,7 +72,7 @@ pub(super) async fn run(
     carry_out: CarryOut<'_>,
 ) -> SqlResult<Answered> {
     home.open().await?;
-    let control = Control::internal(home.id());
+    let control = Control::internal(shared.sessions.new_id(), home.id());
     let watch = Arc::new(Watch::new(home.statement_limits(), &shared.runaways, &control));
     let start = SessionStart {
         id: control.id,
