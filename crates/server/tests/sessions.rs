@@ -623,6 +623,57 @@ fn a_copy_that_is_given_up_or_cancelled_leaves_nothing() {
 }
 
 #[test]
+fn what_fails_by_a_message_is_taken_back_while_others_have_their_turns() {
+    const ROWS: u32 = 20_000;
+    let server = TestServer::with(|config| config.workers = Some(1));
+    server.create_tenant("acme");
+    server.create_tenant("other");
+    let mut session = server.connect("acme", "acme", "pw").unwrap();
+    let mut neighbour = server.connect("other", "other", "pw").unwrap();
+    let answers = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let answered = || answers.load(std::sync::atomic::Ordering::Relaxed);
+    let counted = answers.clone();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let asking = std::thread::Builder::new().spawn(move || {
+        while matches!(ended.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)) {
+            neighbour.ok("SELECT 1");
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    session.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    let mut rows = Vec::new();
+    client::copy_data(&mut rows, (0..ROWS).map(|id| format!("{id}\n")).collect::<String>().as_bytes());
+    client::copy_done(&mut rows);
+    for how in ["fail", "query", "cancel", "call"] {
+        // What is taken back to a savepoint is not in pages yet.
+        session.ok("BEGIN");
+        session.ok("SAVEPOINT s");
+        session.start_query("COPY t FROM STDIN");
+        assert_eq!(session.message().expect("an answer").0, b'G');
+        session.send(&rows);
+        assert_eq!(session.answer().error, None);
+        if how != "call" {
+            session.start_query("COPY t FROM STDIN");
+            assert_eq!(session.message().expect("an answer").0, b'G');
+        }
+        let (before, mut out) = (answered(), Vec::new());
+        match how {
+            "fail" => client::copy_fail(&mut out, "enough"),
+            "query" => client::query(&mut out, "SELECT 1"),
+            "call" => out.extend_from_slice(b"F\0\0\0\x0e\0\0\0\x01\0\0\0\0\0\0"),
+            _ => cancel(&server, &session),
+        }
+        session.send(&out);
+        assert!(session.answer().error.is_some(), "{how}");
+        let between = answered() - before;
+        assert!(between > 5, "{how}: {between} answers");
+        session.ok("ROLLBACK");
+    }
+    end.send(()).unwrap();
+    asking.unwrap().join().unwrap();
+}
+
+#[test]
 fn what_messages_before_a_sync_have_locked_keeps_others_waiting() {
     let server = TestServer::start();
     let (mut one, mut other) = (server.admin("rowhouse"), server.admin("rowhouse"));

@@ -47,6 +47,14 @@ impl From<SqlError> for End {
     }
 }
 
+/// What is to be done with a message.
+enum Looked<'f> {
+    Skip,
+    Handle(Frontend<'f>),
+    /// It fails, by whatever it came.
+    Refuse(SqlError, Via),
+}
+
 /// What continues when a COPY FROM STDIN has its data.
 pub(super) enum Resume {
     /// The statements after the COPY in a Query; its text, if it is short.
@@ -217,13 +225,14 @@ impl Connection {
                     self.give_way().await?;
                 }
                 at += message.wire_len();
-                if let Some(message) = self.decode(message)?
-                    && self.may_begin(&message)?
-                {
-                    match self.handle_now(&message, true).await? {
+                match self.look_at(message)? {
+                    Looked::Skip => {}
+                    Looked::Handle(message) => match self.handle_now(&message, true).await? {
                         Left::Nothing => {}
                         left => self.handle(&message, left).await?,
-                    }
+                    },
+                    // What it keeps meanwhile is not in every session's task.
+                    Looked::Refuse(error, via) => Box::pin(self.refuse_message(&error, via)).await?,
                 }
                 if self.output.len() > OUTPUT_LEN_MAX {
                     self.flush().await?;
@@ -254,24 +263,21 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a message is handled. A cancellation is of all messages since the client was told that its session is ready: one that
+    /// The error of a message that is not handled. A cancellation is of all messages since the client was told that its session is ready: one that
     /// came while none of them ran ends those that follow.
-    fn may_begin(&mut self, message: &Frontend<'_>) -> Result<bool, End> {
+    fn canceled_before(&mut self, message: &Frontend<'_>) -> Result<Option<SqlError>, End> {
         if self.is_ready && !matches!(message, Frontend::Flush) {
             self.is_ready = false;
             self.control.begin_statement();
         }
         if !matches!(message, Frontend::Parse(_) | Frontend::Bind(_) | Frontend::Execute(_)) {
-            return Ok(true);
+            return Ok(None);
         }
-        let Some(interruption) = self.control.pending() else { return Ok(true) };
-        if let Some(fatal) = interruption.fatal() {
-            return Err(End::Fatal(fatal));
+        let Some(interruption) = self.control.pending() else { return Ok(None) };
+        match interruption.fatal() {
+            Some(fatal) => Err(End::Fatal(fatal)),
+            None => Ok(Some(interruption.canceled())),
         }
-        let error = interruption.canceled();
-        self.fail(&error)?;
-        self.report(&error, Via::Extended);
-        Ok(false)
     }
 
     /// Keeps the beginning of a message, and memory only for that. True if more came while a message was handled: then
@@ -379,7 +385,8 @@ impl Connection {
                     return Err(End::Fatal(fatal));
                 }
                 self.give_up_restore().await;
-                self.copy_failed(interruption.canceled())?;
+                // What it keeps meanwhile is not in every session's task.
+                Box::pin(self.refuse_message(&interruption.canceled(), Via::Simple)).await?;
                 self.flush().await
             }
         }
@@ -481,30 +488,31 @@ impl Connection {
         self.is_ready = true;
     }
 
-    /// The message to be handled, if this one is.
-    fn decode<'f>(&mut self, message: frame::Frame<'f>) -> Result<Option<Frontend<'f>>, End> {
+    fn look_at<'f>(&mut self, message: frame::Frame<'f>) -> Result<Looked<'f>, End> {
         match self.conversation.route(message.tag) {
-            Route::Skip => return Ok(None),
-            Route::BreaksCopy(error) => return self.copy_failed(error).map(|()| None),
+            Route::Skip => return Ok(Looked::Skip),
+            Route::BreaksCopy(error) => return Ok(Looked::Refuse(error, Via::Simple)),
             Route::Handle => {}
         }
-        match frontend::decode(message) {
-            Ok(decoded) => Ok(Some(decoded)),
-            Err(error) => {
-                self.fail(&error)?;
-                let via = self.conversation.copy_in_ended().unwrap_or(Conversation::via(message.tag));
-                self.copying = None;
-                self.restoring = None;
-                self.report(&error, via);
-                Ok(None)
-            }
-        }
+        let decoded = match frontend::decode(message) {
+            Ok(decoded) => decoded,
+            Err(error) => return Ok(Looked::Refuse(error, Conversation::via(message.tag))),
+        };
+        Ok(match self.canceled_before(&decoded)? {
+            None => Looked::Handle(decoded),
+            Some(error) => Looked::Refuse(error, Via::Extended),
+        })
     }
 
-    /// Has the session take back what it was doing.
-    pub(super) fn fail(&mut self, error: &SqlError) -> Result<(), End> {
-        let session = &mut self.session;
-        Ok(self.home.with_opening(self.incarnation, |home| session.fail(home, error))?)
+    /// Tells the client of a message that is not handled, or of a COPY's data that do not come, and has the session take back what it was doing: also a COPY
+    /// FROM STDIN that waits for data, and then the error is the COPY's. `via`: of the message.
+    async fn refuse_message(&mut self, error: &SqlError, via: Via) -> Result<(), End> {
+        self.fail(error).await?;
+        let via = self.conversation.copy_in_ended().unwrap_or(via);
+        self.copying = None;
+        self.restoring = None;
+        self.report(error, via);
+        Ok(())
     }
 
     /// Tells the client of an error and what follows it in the protocol.

@@ -137,7 +137,7 @@ impl Connection {
             }
         };
         if let Err(error) = &outcome {
-            self.fail(error)?;
+            self.fail(error).await?;
         }
         Ok(outcome)
     }

@@ -93,12 +93,12 @@ impl Connection {
                 interruption.canceled()
             }
         };
-        self.fail_at_length(&error).await?;
+        self.fail(&error).await?;
         Ok(Err(error))
     }
 
-    /// As [`Connection::fail`] where what is taken back may be much.
-    async fn fail_at_length(&mut self, error: &SqlError) -> Result<(), End> {
+    /// Has the session take back what it was doing, which may be much: others have their turns meanwhile.
+    pub(super) async fn fail(&mut self, error: &SqlError) -> Result<(), End> {
         let failed = self.long_turn(|session, home, _| {
             session.fail(home, error);
             Ok(())

@@ -143,6 +143,11 @@ impl Connection {
                 }
                 called
             }
+            Frontend::CopyFail(_) | Frontend::FunctionCall | Frontend::Authentication(_) => {
+                // What it keeps meanwhile is not in every session's task.
+                Box::pin(self.handle_failing(message)).await?;
+                Ok(None)
+            }
             other => {
                 self.handle_odd(other)?;
                 Ok(None)
@@ -163,19 +168,28 @@ impl Connection {
                 self.stopwatch.ended();
                 self.flush_wanted = true;
             }
-            Frontend::CopyFail(reason) => {
-                let session = &mut self.session;
-                let error =
-                    self.home.with_opening(self.incarnation, |home| session.copy_fail(home, reason))?;
-                self.end_copy(&error);
-            }
             Frontend::Terminate => return Err(End::Gone),
-            Frontend::FunctionCall => self.refuse(&SqlError::unsupported("the function call protocol"))?,
-            _ => self.refuse(&SqlError::new(
+            other => unreachable!("{other:?} is handled elsewhere"),
+        }
+        Ok(())
+    }
+
+    /// Messages by which what the session was doing fails.
+    async fn handle_failing(&mut self, message: &Frontend<'_>) -> Result<(), End> {
+        let error = match message {
+            Frontend::CopyFail(reason) => {
+                let failed = self.long_turn(|session, home, _| Ok(session.copy_fail(home, reason))).await?;
+                self.end_copy(&failed.expect("nothing to wait for"));
+                return Ok(());
+            }
+            Frontend::FunctionCall => SqlError::unsupported("the function call protocol"),
+            _ => SqlError::new(
                 base::SqlState::PROTOCOL_VIOLATION,
                 "unexpected authentication message in a running session",
-            ))?,
-        }
+            ),
+        };
+        self.fail(&error).await?;
+        self.report(&error, Via::Simple);
         Ok(())
     }
 
@@ -218,12 +232,6 @@ impl Connection {
             Frontend::CopyData(_) | Frontend::CopyDone => self.end_copy(error),
             _ => self.report(error, Via::Extended),
         }
-    }
-
-    fn refuse(&mut self, error: &SqlError) -> Result<(), End> {
-        self.fail(error)?;
-        self.report(error, Via::Simple);
-        Ok(())
     }
 
     fn queried(&mut self, executed: Executed, sql: &str) {
@@ -283,13 +291,6 @@ impl Connection {
             if is_soon { describe(session, home, target, out).map(Some) } else { Ok(None) }
         })?;
         Ok(done_soon(called))
-    }
-
-    /// A message broke a running COPY FROM STDIN.
-    pub(super) fn copy_failed(&mut self, error: SqlError) -> Result<(), End> {
-        self.fail(&error)?;
-        self.end_copy(&error);
-        Ok(())
     }
 
     fn end_copy(&mut self, error: &SqlError) {
