@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
@@ -140,6 +140,8 @@ struct Inner {
     found_again: Mutex<Vec<WeakIndex>>,
     /// The last of them, for a few seconds.
     lately: Mutex<Option<Lately>>,
+    /// How many logs were sealed or closed so far.
+    sealed: AtomicU64,
     dir: PathBuf,
     options: LogOptions,
     state: Mutex<DirState>,
@@ -219,6 +221,7 @@ impl LogDir {
             found: index.clone(),
             found_again: Mutex::default(),
             lately: Mutex::default(),
+            sealed: AtomicU64::new(0),
             dir: dir.to_owned(),
             options,
             state: Mutex::new(state),
@@ -252,9 +255,23 @@ impl LogDir {
         if let Some(known) = self.known_of(tenant) {
             return Ok(known);
         }
+        let sealed = self.sealed();
         let index = self.read_again()?;
-        *self.lately() = Some(Lately { index: index.clone(), looks: 0 });
+        self.keep_lately(&index, sealed);
         Ok(index)
+    }
+
+    pub(super) fn sealed(&self) -> u64 {
+        self.0.sealed.load(Ordering::Acquire)
+    }
+
+    /// Keeps for others what was read since so many logs were sealed, unless they are more by now: it may have commits that are lost.
+    pub(super) fn keep_lately(&self, index: &RedoIndex, sealed: u64) {
+        let mut lately = self.lately();
+        // Under the lock: who seals a log has that counted before it lets go of what is kept.
+        if self.sealed() == sealed {
+            *lately = Some(Lately { index: index.clone(), looks: 0 });
+        }
     }
 
     /// What serves for a tenant that is not open without reading the logs: what was read a moment ago, if it has all that is durable of the tenant,
@@ -594,7 +611,8 @@ impl LogDir {
             // Fragments whose commit never became durable.
             live.fragment_sets.clear();
         }
-        // It may have read commits that are lost now.
+        // It may have read commits that are lost now, and so may who reads at the moment.
+        self.0.sealed.fetch_add(1, Ordering::AcqRel);
         *self.lately() = None;
     }
 

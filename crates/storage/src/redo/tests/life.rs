@@ -227,3 +227,23 @@ fn what_was_read_for_one_tenant_serves_others_that_have_no_more() {
     unreadable();
     logs.read_again_for(TenantId(3)).err().expect("it is not kept for long");
 }
+
+#[test]
+fn what_was_being_read_while_a_log_was_sealed_serves_nobody_else() {
+    let world = World::new(42);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 2, 1, 20);
+    let sealed = logs.sealed();
+    let index = logs.read_again().expect("sound logs");
+    log.append(TenantId(2), CommitNo(21), &record(TenantId(2), CommitNo(21)));
+    world.inject(DiskFault::eio(DiskOp::Write, "log"));
+    block_on(&env, flusher.flush_once()).expect_err("the disk fails");
+    block_on(&env, flusher.seal()).expect("the disk works again");
+    flusher.resume();
+    logs.keep_lately(&index, sealed);
+    assert!(logs.known_of(TenantId(2)).is_none());
+    logs.keep_lately(&index, logs.sealed());
+    assert!(logs.known_of(TenantId(2)).is_some());
+}
