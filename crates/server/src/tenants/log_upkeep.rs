@@ -37,7 +37,8 @@ pub(crate) async fn keep_log(shared: Arc<Shared>) {
         keeper.wait(&shared).await;
         shared.reserves.iter().for_each(|reserve| reserve.restore());
         let prepared = shared.log_dir.prepare_ahead().await;
-        if shared.reserves.iter().any(|reserve| reserve.is_running_short())
+        // Another volume on the same file system has no more left than the log's.
+        if shared.log_reserve().is_running_short()
             && let Err(error) = shared.log_dir.remove_surplus()
         {
             tracing::warn!(%error, "a free log segment could not be removed");
