@@ -10,6 +10,7 @@
 //! DIR/ledger/…          the ledger by the minute, for 62 days
 //! DIR/reserve           space set aside for a full disk
 //! DIR/calibration       what the volume was measured to do
+//! DIR/login-secret      what unknown users' salts are made of, mode 0600
 //! DIR/redo-id           tells which logs are its own
 //! DIR/log/…             the workers' logs and their `redo-id`, unless elsewhere
 //! ```
@@ -38,6 +39,8 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// Name of the volume that is the data directory itself.
 pub const DEFAULT_VOLUME: &str = "default";
+
+const LOGIN_SECRET_FILE: &str = "login-secret";
 
 /// Name of the directory of temporary files.
 pub(crate) const TEMP_DIR: &str = "tmp";
@@ -102,6 +105,20 @@ impl DataDir {
 
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// What the salts shown for unknown users are made of: kept, so that they are the same after each start, as those of known users are. One that
+    /// cannot be kept is this start's alone.
+    pub(crate) fn login_secret(&self) -> [u8; 32] {
+        let path = self.root.join(LOGIN_SECRET_FILE);
+        let kept = self.env.disk.read_small(&path).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+        kept.unwrap_or_else(|| {
+            let secret: [u8; 32] = self.env.entropy.bytes();
+            if let Err(error) = self.env.disk.write_small_atomic(&path, &secret, 0o600) {
+                tracing::info!(%error, file = %path.display(), "a restart will show which users there are not");
+            }
+            secret
+        })
     }
 
     /// Where a generated password of the administrator goes.

@@ -118,7 +118,7 @@ pub(crate) struct Reception {
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) authentication_timeout: Nanos,
-    /// Makes the salts shown for unknown users.
+    /// Makes the salts shown for unknown users: the same at each start.
     pub(crate) mock_secret: [u8; 32],
     pub(crate) counts: Arc<ReceptionCounts>,
 }

@@ -254,7 +254,7 @@ impl Server {
             gate: Arc::new(ServerGate(shared.clone())),
             tls: tls.clone(),
             authentication_timeout: shared.config.authentication_timeout,
-            mock_secret: env.entropy.bytes(),
+            mock_secret: self._data_dir.login_secret(),
             counts: shared.reception.clone(),
         };
         let (stop, system) = (self.stop.clone(), Arc::downgrade(shared));

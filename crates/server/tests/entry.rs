@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use base::{Nanos, SqlState};
 use env::Env;
 use pgproto::client;
+use pgproto::scram::{ClientExchange, MECHANISM};
 use server::{Server, StartError};
 use support::{ADMIN_PASSWORD, TestServer, tcp};
 
@@ -30,6 +31,44 @@ fn strangers_are_told_why() {
     assert_eq!(state("rowhouse", "admin", "wrong"), SqlState::INVALID_PASSWORD);
     assert_eq!(state("rowhouse", "nobody", "wrong"), SqlState::INVALID_PASSWORD);
     assert_eq!(state("nowhere", "admin", ADMIN_PASSWORD), SqlState::INVALID_CATALOG_NAME);
+}
+
+/// The salt that whoever says to be a user is shown.
+fn salt_of(server: &TestServer, database: &str, user: &str) -> String {
+    let (mut stream, mut input, mut out) = (tcp(server.address()), Vec::new(), Vec::new());
+    client::startup(&mut out, &[("user", user), ("database", database)]);
+    let first = ClientExchange::new("a guess", *b"eighteen bytes now").first();
+    client::sasl_initial_response(&mut out, MECHANISM, &first);
+    stream.write_all(&out).unwrap();
+    // The mechanisms, then the challenge.
+    let mut challenge = Vec::new();
+    for _ in 0..2 {
+        challenge = loop {
+            if let Some(frame) = client::next(&input).unwrap() {
+                let (body, len) = (frame.body.to_vec(), frame.wire_len());
+                input.drain(..len);
+                break body;
+            }
+            let mut piece = [0; 1024];
+            let n = stream.read(&mut piece).unwrap();
+            assert!(n > 0, "the server answers");
+            input.extend_from_slice(&piece[..n]);
+        };
+    }
+    let challenge = String::from_utf8(challenge.split_off(4)).unwrap();
+    challenge.split(',').find_map(|part| part.strip_prefix("s=")).expect("a salt").to_owned()
+}
+
+#[test]
+fn who_asks_for_users_again_and_elsewhere_does_not_learn_which_there_are() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let asked = [("acme", "acme"), ("acme", "nobody"), ("rowhouse", "nobody")];
+    let salts = |server: &TestServer| asked.map(|(database, user)| salt_of(server, database, user));
+    let before = salts(&server);
+    assert_ne!(before[1], before[2], "they would be two roles");
+    let server = server.restart();
+    assert_eq!(salts(&server), before);
 }
 
 #[test]

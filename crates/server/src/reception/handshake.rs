@@ -208,7 +208,8 @@ async fn authenticate(
     let admission = reception.gate.admit(startup.database, startup.user).await?;
     let verifier = match &admission.verifier {
         Some(verifier) => verifier.clone(),
-        None => Verifier::mock(&reception.mock_secret, startup.user),
+        // Of another tenant it is another role, whose salt would be another one.
+        None => Verifier::mock(&reception.mock_secret, &format!("{}:{}", admission.tenant.0, startup.user)),
     };
     let known = admission.verifier.is_some();
     exchange(reception, client, verifier, startup.user, known).await?;
