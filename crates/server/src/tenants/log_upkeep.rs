@@ -11,8 +11,9 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use base::{ByteCount, Nanos, SqlResult, TenantId};
+use base::{ByteCount, Nanos, SqlResult, SqlState, TenantId};
 use futures::future::select;
 use governor::AwaitedFor;
 use storage::redo::LogKeepers;
@@ -23,6 +24,14 @@ use crate::shared::Shared;
 
 /// Between two looks at the log, and between two tries with one tenant.
 const TICK: Nanos = Nanos::from_secs(1);
+
+/// Between two tries with a tenant that is damaged, at last: each reads its redo as far as it goes, and none helps before it is repaired.
+const DAMAGED_PAUSE_MAX: Nanos = Nanos::from_secs(60);
+
+/// Between two tries with a tenant of which the last so many found damage.
+fn pause_after(damaged: u32) -> Nanos {
+    Nanos(TICK.0 << damaged.min(6)).min(DAMAGED_PAUSE_MAX)
+}
 
 /// For how long a client may leave a transaction idle that keeps the log over its limit.
 const IDLE_MAX: Nanos = Nanos::from_secs(10);
@@ -63,7 +72,7 @@ pub(crate) async fn recover_tails(shared: Arc<Shared>) {
     let mut recoveries = SideBySide::default();
     for (tenant, _) in shared.redo.tenants() {
         if let Some(home) = home_of(&shared, tenant) {
-            recoveries.begin(tenant, || recover(home)).await;
+            recoveries.begin(tenant, || recover(home, Arc::default())).await;
         }
     }
     recoveries.all_ended().await;
@@ -73,6 +82,8 @@ pub(crate) async fn recover_tails(shared: Arc<Shared>) {
 struct Awaited {
     home: Arc<Home>,
     tried_at: Option<Nanos>,
+    /// How many tries in a row found damage.
+    damaged: Arc<AtomicU32>,
 }
 
 #[derive(Default)]
@@ -110,13 +121,15 @@ impl LogKeeper {
             let Some(home) = home_of(shared, tenant) else { continue };
             // Again where the end of a checkpoint that came too early for these records has taken it back.
             home.set_awaited(AwaitedFor::Log, true);
-            let awaited = self.awaited.entry(tenant).or_insert(Awaited { home, tried_at: None });
+            let begun = || Awaited { home, tried_at: None, damaged: Arc::default() };
+            let awaited = self.awaited.entry(tenant).or_insert_with(begun);
             let now = env::now();
-            let is_tried = awaited.tried_at.is_some_and(|at| now - at < TICK) || self.recoveries.has(tenant);
+            let pause = pause_after(awaited.damaged.load(Ordering::Relaxed));
+            let is_tried = awaited.tried_at.is_some_and(|at| now - at < pause) || self.recoveries.has(tenant);
             if !is_tried && self.recoveries.has_place() {
                 awaited.tried_at = Some(now);
-                let home = awaited.home.clone();
-                self.recoveries.begin(tenant, || recover(home)).await;
+                let (home, damaged) = (awaited.home.clone(), awaited.damaged.clone());
+                self.recoveries.begin(tenant, || recover(home, damaged)).await;
             }
         }
     }
@@ -140,15 +153,29 @@ fn home_of(shared: &Shared, tenant: TenantId) -> Option<Arc<Home>> {
     entry.map(|entry| entry.home.clone())
 }
 
-/// Opens a tenant, which replays its redo, and checkpoints it. From any worker.
-async fn recover(home: Arc<Home>) {
+/// Opens a tenant, which replays its redo, and checkpoints it; counts in `damaged` that it cannot be for damage. From any worker.
+async fn recover(home: Arc<Home>, damaged: Arc<AtomicU32>) {
     let opened = home.clone();
     let task = home.spawn(async move {
         opened.open().await?;
         opened.checkpoint_or_wait().await
     });
     let outcome: Option<SqlResult<()>> = task.await;
+    let is_damaged = matches!(&outcome, Some(Err(error)) if error.state() == SqlState::DATA_CORRUPTED);
+    let before = damaged.load(Ordering::Relaxed);
+    damaged.store(if is_damaged { before.saturating_add(1) } else { 0 }, Ordering::Relaxed);
     if let Some(Err(error)) = outcome {
         tracing::error!(tenant = home.id().0, %error, "a tenant could not be recovered");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_tenant_is_tried_less_and_less_often() {
+        let seconds = [0, 1, 2, 5, 6, 1000].map(|damaged| pause_after(damaged).0 / 1_000_000_000);
+        assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
     }
 }
