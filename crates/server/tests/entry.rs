@@ -88,6 +88,21 @@ fn a_tenants_role_reaches_its_tenant_and_no_other() {
 }
 
 #[test]
+fn an_empty_password_is_none() {
+    let server = TestServer::start();
+    let mut admin = server.admin("rowhouse");
+    let told = ["NOTICE: empty string is not a valid password, clearing password"];
+    assert_eq!(admin.tells("CREATE TENANT acme OWNER acme PASSWORD ''"), told);
+    assert_eq!(admin.tells("CREATE ROLE guest LOGIN PASSWORD ''"), told);
+    admin.ok("CREATE ROLE clerk LOGIN PASSWORD 'pw'");
+    assert_eq!(admin.tells("ALTER ROLE clerk PASSWORD ''"), told);
+    for (database, user) in [("acme", "acme"), ("rowhouse", "guest"), ("rowhouse", "clerk")] {
+        let refused = server.connect(database, user, "").err().expect("refused");
+        assert_eq!(refused.state, SqlState::INVALID_PASSWORD, "{user}");
+    }
+}
+
+#[test]
 fn tenants_and_passwords_outlive_a_restart() {
     let server = TestServer::start();
     server.create_tenant("acme");

@@ -245,6 +245,8 @@ async fn create(
     password: Option<String>,
     if_not_exists: bool,
 ) -> SqlResult<Vec<SqlError>> {
+    let is_cleared = password.as_ref().is_some_and(String::is_empty);
+    let password = password.filter(|_| !is_cleared);
     let verifier = password.map(|password| passwords::stored(password, &shared.env)).transpose()?;
     let owner = owner.unwrap_or_else(|| name.clone());
     let _claim = shared.claims.change(Subject::Tenant(name.clone()))?;
@@ -262,7 +264,9 @@ async fn create(
     let id = shared.tenants.new_id();
     let home = placement::found(shared, id, &row.volume, &row.promise)?;
     making::make(shared, &home, row, home.create(owner, verifier)).await?;
-    Ok(warnings_of_new(shared, &name))
+    let mut told = warnings_of_new(shared, &name);
+    told.extend(is_cleared.then(passwords::cleared));
+    Ok(told)
 }
 
 async fn alter(shared: &Arc<Shared>, name: &str, change: &OptionChange) -> SqlResult<Vec<SqlError>> {

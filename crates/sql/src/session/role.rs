@@ -198,6 +198,7 @@ impl Session {
                     settings: Vec::new(),
                 };
                 let members = self.apply_options(&catalog, &mut role, options)?;
+                self.tell_of_empty_password(options, out);
                 let grantor = self.role();
                 self.ddl(home, |ddl| {
                     let oid = ddl.create_role(role)?;
@@ -212,6 +213,7 @@ impl Session {
                 let mut role = (**self.named(&catalog, name)?).clone();
                 self.check_alter(&catalog, &role, options)?;
                 self.apply_options(&catalog, &mut role, options)?;
+                self.tell_of_empty_password(options, out);
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
                 Ok(command.into())
             }
@@ -432,6 +434,17 @@ impl Session {
         named.map_or_else(|| Ok(self.role()), |name| self.named_role(catalog, name))
     }
 
+    /// As in PostgreSQL an empty password is none: many clients send none then, and the others would enter.
+    fn tell_of_empty_password(&self, options: &[RoleOption], out: &mut dyn Reply) {
+        let is_empty =
+            |option: &RoleOption| matches!(option, RoleOption::Password(Some(text)) if text.is_empty());
+        if options.iter().any(is_empty) {
+            let message = "empty string is not a valid password, clearing password";
+            let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message);
+            self.notice(&notice.with_severity(Severity::Notice), out);
+        }
+    }
+
     /// Applies options that the role may use; the roles that become members, and whether they may pass membership on.
     fn apply_options(
         &self,
@@ -459,6 +472,7 @@ impl Session {
                         .with_hint("A tenant's option connections_max limits its sessions."));
                 }
                 RoleOption::Password(None) => role.scram_verifier = None,
+                RoleOption::Password(Some(password)) if password.is_empty() => role.scram_verifier = None,
                 RoleOption::Password(Some(password)) => {
                     role.scram_verifier = Some(self.start.host.password_verifier(password)?.into());
                 }
