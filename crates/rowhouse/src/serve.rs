@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// A further directory for tenants' data files, chosen by `CREATE TENANT ... WITH (volume = NAME)`; repeatable
     #[arg(long, value_name = "NAME=DIR", value_parser = offline::volume)]
     volume: Vec<(String, PathBuf)>,
-    /// Sessions of all tenants together, of which 8 are the administrator's alone
+    /// Sessions of all tenants together, of which 8 are the administrator's alone, and an eighth those of tenants with fewer than 16
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(9..))]
     max_connections: u32,
     /// Seconds a client has from its connection to the end of its authentication

@@ -232,8 +232,8 @@ fn five_thousand_connections_are_served_and_one_too_many_is_refused() {
             format!("only {count} connections instead of 5,000: the hard limit of descriptors is {limit}");
         writeln!(std::io::stderr(), "\nTHE TEST SHOWS LESS: {too_few}").expect("it can be said");
     }
-    // The bystander's, and eight that only the administrator gets.
-    let most = (count + 1 + 8).to_string();
+    // The bystander's, an eighth of all that is for tenants with few, and eight that only the administrator gets.
+    let most = ((count + 1) * 8 / 7 + 8).to_string();
     let server = Server::start_with(&["--max-connections", &most]);
     run(server.create_tenant("acme"));
     let bystander = Bystander::of(&server);

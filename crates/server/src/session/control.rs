@@ -19,6 +19,11 @@ use super::long_input::{Came, LongInput, LongInputs};
 use super::watch::{TimeLimit, canceled_by};
 use crate::executor::Background;
 
+/// The last places, one in so many of all that are not kept for the administrator, are for tenants that have fewer sessions than this: one with many, by a client that
+/// forgets its connections perhaps, keeps nobody else out.
+const LAST_PLACES_PART: usize = 8;
+const FEW_SESSIONS: usize = 16;
+
 const CANCEL: u8 = 1;
 const TERMINATE: u8 = 2;
 const SHUTDOWN: u8 = 4;
@@ -406,6 +411,9 @@ impl Sessions {
             return Err(too_many("sorry, too many clients already"));
         }
         let of_tenant = inner.by_tenant.get(&tenant).map_or(0, |of_tenant| of_tenant.count);
+        if open >= places - places / LAST_PLACES_PART && of_tenant >= FEW_SESSIONS && !administrator {
+            return Err(too_many("too many connections for this tenant while few are left for others"));
+        }
         let of_tenant_max = promised_max
             .map_or(inner.tenant_connections_max, |max| inner.tenant_connections_max.min(max as usize));
         if of_tenant >= of_tenant_max && !administrator {
@@ -559,6 +567,17 @@ mod tests {
         begin(&sessions, 20, false).unwrap();
         assert_eq!(begin(&sessions, 20, false).err(), Some(SqlState::TOO_MANY_CONNECTIONS));
         begin(&sessions, 21, false).unwrap();
+    }
+
+    #[test]
+    fn a_tenant_with_many_sessions_leaves_places_to_those_with_few() {
+        let config =
+            ServerConfig { connections_max: 208, connections_reserved: 8, ..ServerConfig::new("unused") };
+        let sessions = Sessions::new(&Env::real(), &config);
+        let take = |tenant: u64| (0..).take_while(|_| begin(&sessions, tenant, false).is_ok()).count();
+        assert_eq!((take(20), take(21), take(22)), (175, 16, 9));
+        assert_eq!(begin(&sessions, 23, false).err(), Some(SqlState::TOO_MANY_CONNECTIONS));
+        begin(&sessions, 20, true).unwrap();
     }
 
     #[test]
