@@ -284,6 +284,18 @@ fn nobody_but_the_administrator_in_his_own_database_administers() {
     assert_eq!(settings(&mut server.admin("rowhouse")), before);
 }
 
+/// By that name everybody logs in as the administrator.
+#[test]
+fn no_tenants_owner_is_called_as_the_administrator_is() {
+    let server = TestServer::start();
+    let mut admin = server.admin("rowhouse");
+    for statement in ["CREATE TENANT acme OWNER admin PASSWORD 'pw'", "CREATE TENANT admin PASSWORD 'pw'"] {
+        assert_eq!(admin.fails(statement), SqlState::RESERVED_NAME, "{statement}");
+    }
+    admin.ok("CREATE TENANT admin OWNER acme PASSWORD 'pw'");
+    assert!(server.connect("admin", "acme", "pw").expect("its owner").is_alive());
+}
+
 /// What `ALTER ROLE admin SET` says is of the administrator's own sessions.
 #[test]
 fn the_catalogue_is_written_whatever_the_administrators_sessions_begin_with() {

@@ -26,7 +26,7 @@ pub(crate) use self::placed::place;
 pub(crate) use self::show::fields;
 use super::promises::{self, Beginnings};
 use super::registry::TenantRow;
-use super::{Entry, SYSTEM_DATABASE, SYSTEM_TENANT, Subject, catalogue, making};
+use super::{ADMINISTRATOR, Entry, SYSTEM_DATABASE, SYSTEM_TENANT, Subject, catalogue, making};
 use crate::administration::Administered;
 use crate::data_dir::DEFAULT_VOLUME;
 use crate::passwords;
@@ -237,6 +237,17 @@ pub(crate) fn check_name(shared: &Shared, name: &str) -> SqlResult<()> {
     Ok(())
 }
 
+/// Errors: 42939 for a name that no role may have, or by which nobody could log in as the owner.
+fn check_owner(name: &str) -> SqlResult<()> {
+    check_role_name(name)?;
+    if name == ADMINISTRATOR {
+        let message = format!("role name \"{name}\" is reserved");
+        return Err(SqlError::new(SqlState::RESERVED_NAME, message)
+            .with_detail("Who logs in by it is the server's administrator, in every database."));
+    }
+    Ok(())
+}
+
 async fn create(
     shared: &Arc<Shared>,
     name: String,
@@ -256,8 +267,7 @@ async fn create(
         }
         outcome => outcome?,
     }
-    check_role_name(&owner)
-        .map_err(|error| error.with_hint("OWNER says what the tenant's owner is called."))?;
+    check_owner(&owner).map_err(|error| error.with_hint("OWNER says what the tenant's owner is called."))?;
     let begins =
         Beginnings { volume: DEFAULT_VOLUME.to_owned(), size: None, options: PromiseOptions::default() };
     let (row, _size_claims) = promises::new_row(shared, name.clone(), begins, options)?;
