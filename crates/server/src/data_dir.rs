@@ -6,6 +6,7 @@
 //! DIR/admin-password    generated password of the administrator, mode 0600, made before the administrator is
 //! DIR/tls/…             self-signed certificate and key, mode 0600
 //! DIR/tenants/ID.rowhouse   data files of the volume `default`
+//! DIR/tenants/lock      held too: a server that has DIR for a volume holds it alone
 //! DIR/tmp/ID.N           temporary files of analytical queries, removed at start
 //! DIR/ledger/…          the ledger by the minute, for 62 days
 //! DIR/reserve           space set aside for a full disk
@@ -137,7 +138,7 @@ fn lock(env: &Env, dir: &Path) -> Result<DirLock, StartError> {
 }
 
 /// Keeps other servers out of what a server has outside of its data directory, until the locks are dropped: its volumes, of which each has a directory
-/// of data files, and the logs. Makes what is not there.
+/// of data files, and the logs. Of its own data files, too, which another one may have been given for a volume. Makes what is not there.
 ///
 /// # Errors
 /// In use, not to be made; at a first start, logs that are there: they are another server's, or this one's whose data directory is not the one given.
@@ -147,6 +148,7 @@ pub(crate) fn lock_outside(
     is_first_start: bool,
 ) -> Result<Vec<DirLock>, StartError> {
     let mut dirs: Vec<PathBuf> = config.volumes.iter().map(|(_, dir)| dir.join("tenants")).collect();
+    dirs.push(config.data_dir.join("tenants"));
     dirs.extend(config.log_dir.clone());
     dirs.sort();
     dirs.dedup();

@@ -130,6 +130,18 @@ fn a_data_directory_in_use_is_refused() {
     assert!(server.admin("rowhouse").is_alive(), "the first server does not notice");
 }
 
+/// Files of tenants that it has dropped would be the other one's by the time it starts again, which removes them.
+#[test]
+fn a_data_directory_in_use_is_no_other_servers_volume() {
+    let server = TestServer::start();
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = server.config.clone();
+    config.volumes.push(("fast".to_owned(), std::mem::replace(&mut config.data_dir, dir.path().to_owned())));
+    let refused = Server::start(&Env::real(), config).err().expect("refused");
+    assert!(matches!(refused, StartError::InUse(_)), "{refused}");
+    assert!(server.admin("rowhouse").is_alive());
+}
+
 #[test]
 fn a_client_that_never_starts_is_cut_off() {
     let server = TestServer::with(|config| config.authentication_timeout = Nanos::from_millis(200));
