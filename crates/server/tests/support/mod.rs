@@ -78,6 +78,15 @@ impl TestServer {
         Client::connect(self.address(), database, user, password)
     }
 
+    /// All families of /metrics.
+    pub fn metrics(&self) -> std::collections::BTreeMap<String, exposition::Family> {
+        let mut stream = tcp(self.running().admin_address().expect("listening"));
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("listening");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        exposition::parse(answer.split_once("\r\n\r\n").expect("a body").1)
+    }
+
     pub fn admin(&self, database: &str) -> Client {
         self.connect(database, "admin", ADMIN_PASSWORD).expect("the administrator may enter")
     }
