@@ -58,6 +58,8 @@ pub(crate) struct Branch {
     behind: VecDeque<(TreeId, Key)>,
     /// The record of what was poured.
     redo: Option<RedoSet>,
+    /// Bytes of that, while it has no end.
+    parts_len: u64,
     /// Trees it was poured into.
     changed: FxHashSet<TreeId>,
     /// What the statement under way reads.
@@ -149,6 +151,7 @@ impl Tenant {
             },
             behind: VecDeque::new(),
             redo: None,
+            parts_len: 0,
             changed: FxHashSet::default(),
             statement: None,
             reads_newest: false,
@@ -394,6 +397,7 @@ impl Tenant {
         self.space.note_part(record.len());
         let id = self.id;
         let branch = self.branch.as_mut().expect("the transaction has a branch");
+        branch.parts_len += record.len() as u64;
         let set = branch.redo.get_or_insert_with(|| redo.begin_set(id));
         Ok(redo.append_to_set(set, record))
     }
@@ -412,8 +416,8 @@ impl Tenant {
         redo: &mut dyn RedoSink,
     ) -> SqlResult<Lsn> {
         self.log_part(record, self.demand_of(txn), redo)?;
-        self.space.end_parts();
         let branch = self.branch.as_mut().expect("the transaction has a branch");
+        self.space.end_parts(std::mem::take(&mut branch.parts_len));
         Ok(redo.commit_set(branch.redo.take().expect("it has parts"), commit))
     }
 
@@ -446,8 +450,9 @@ impl Tenant {
             // A panic came while the sides were exchanged.
             self.turn(false);
         }
-        self.branch = None;
-        self.space.end_parts();
+        if let Some(branch) = self.branch.take() {
+            self.space.end_parts(branch.parts_len);
+        }
         self.pages.drop_branch();
         txn.pieces.clear();
         self.locks.release_many(txn.session);

@@ -26,6 +26,8 @@ const PART_LEN: usize = if cfg!(test) { 64 << 10 } else { 512 << 10 };
 /// What is in the log of a transaction that has not committed.
 pub(crate) struct Ahead {
     set: RedoSet,
+    /// Bytes of it.
+    len: u64,
     /// The last change that is there.
     last: (TreeId, Key),
     /// All of them are.
@@ -131,19 +133,20 @@ impl Tenant {
     ) -> SqlResult<Lsn> {
         let demand = txn.ahead.as_ref().map_or_else(|| self.demand_of(txn), |ahead| ahead.demand);
         // The first is asked for all: what does not fit should not take room first.
-        let len = if txn.ahead.is_none() { record.len().max(txn.overlay.bytes()) } else { record.len() };
-        self.require_space(len, demand)?;
-        redo.admit(len, demand)?;
-        self.space.note_logged(record.len());
-        let mut set = match txn.ahead.take() {
-            Some(ahead) => ahead.set,
+        let wanted = if txn.ahead.is_none() { record.len().max(txn.overlay.bytes()) } else { record.len() };
+        self.require_space(wanted, demand)?;
+        redo.admit(wanted, demand)?;
+        self.space.note_part(record.len());
+        let (mut set, before) = match txn.ahead.take() {
+            Some(ahead) => (ahead.set, ahead.len),
             None => {
                 self.ahead += 1;
-                redo.begin_set(self.id)
+                (redo.begin_set(self.id), 0)
             }
         };
         let end = redo.append_to_set(&mut set, record);
-        txn.ahead = Some(Ahead { set, last, is_whole, demand });
+        let len = before + record.len() as u64;
+        txn.ahead = Some(Ahead { set, len, last, is_whole, demand });
         Ok(end)
     }
 
@@ -159,14 +162,18 @@ impl Tenant {
         self.require_space(record.len(), demand)?;
         redo.admit(record.len(), demand)?;
         self.space.note_logged(record.len());
-        let Ahead { mut set, .. } = txn.ahead.take().expect("some of it is in the log");
+        let Ahead { mut set, len, .. } = txn.ahead.take().expect("some of it is in the log");
         self.ahead -= 1;
+        self.space.end_parts(len);
         redo.append_to_set(&mut set, record);
         Ok(redo.commit_set(set, commit))
     }
 
     /// Gives up what is in the log of a transaction that does not commit.
     pub(crate) fn give_up_ahead(&mut self, txn: &mut Txn) {
-        self.ahead -= usize::from(txn.ahead.take().is_some());
+        if let Some(ahead) = txn.ahead.take() {
+            self.ahead -= 1;
+            self.space.end_parts(ahead.len);
+        }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Space {
     /// Redo since the last checkpoint began, and before that since the one before: all of it until that is published.
     logged: ByteCount,
     logged_before: ByteCount,
-    /// Parts of the record of a transaction under way, which no checkpoint makes superfluous.
+    /// Parts of the records of transactions under way, which no checkpoint makes superfluous.
     open_parts: ByteCount,
     revoked: u64,
 }
@@ -74,9 +74,10 @@ impl Space {
         self.open_parts += ByteCount(len as u64);
     }
 
-    /// The record has its end, or was given up: the next checkpoint makes it superfluous.
-    pub(crate) fn end_parts(&mut self) {
-        self.logged += std::mem::take(&mut self.open_parts);
+    /// The record that so many bytes are parts of has its end, or was given up: the next checkpoint makes them superfluous.
+    pub(crate) fn end_parts(&mut self, len: u64) {
+        self.open_parts = ByteCount(self.open_parts.0 - len);
+        self.logged += ByteCount(len);
     }
 
     pub(crate) fn checkpoint_began(&mut self) {

@@ -182,12 +182,19 @@ fn parts_of_an_open_record_are_counted_whatever_checkpoints_there_are() {
         assert!(fixture.tenant.finish_checkpoint(checkpoint));
         fixture.tenant.space_used().log.0
     };
-    for ends in [true, false] {
-        let mut txn = fixture.begin(1, Isolation::ReadCommitted);
-        fixture.tenant.begin_branch(&mut txn).unwrap();
-        let ids = if ends { 0..200 } else { 200..400 };
-        fixture.run(&mut txn, |view| rows_into(view, t, ids.clone())).unwrap();
-        fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+    // Poured, and logged ahead of the commit.
+    let ways = [(Isolation::ReadCommitted, true), (Isolation::RepeatableRead, false)];
+    for ((isolation, pours), ends) in ways.into_iter().flat_map(|way| [(way, true), (way, false)]) {
+        let mut txn = fixture.begin(1, isolation);
+        let from = i32::from(!pours) * 1000 + i32::from(!ends) * 200;
+        if pours {
+            fixture.tenant.begin_branch(&mut txn).unwrap();
+        }
+        fixture.run_reading(&mut txn, |view| rows_into(view, t, from..from + 200)).unwrap();
+        if pours {
+            fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+        }
+        while fixture.tenant.log_ahead(&mut txn, &mut fixture.log).unwrap().is_some() {}
         assert!(checkpoint(&mut fixture) > 200 * 2000, "the log has to keep them");
         match ends {
             true => drop(fixture.commit(txn).unwrap()),
@@ -196,7 +203,7 @@ fn parts_of_an_open_record_are_counted_whatever_checkpoints_there_are() {
         assert!(fixture.tenant.space_used().log.0 > 200 * 2000);
         assert_eq!(checkpoint(&mut fixture), 0, "a root covers them");
     }
-    assert_eq!(fixture.rows(t).len(), 200);
+    assert_eq!(fixture.rows(t).len(), 400);
 }
 
 #[test]
