@@ -364,7 +364,7 @@ impl Tenant {
             }
             self.catalog = catalog;
             // Whoever reads by it, or a tree that it built, has seen something of this commit.
-            self.pending.add_everything(lsn);
+            self.pending.add_definitions(lsn);
         }
         for tree in std::mem::take(&mut txn.dropped_trees) {
             if wants_history {

@@ -17,6 +17,8 @@ pub(crate) struct Pending {
     trees: FxHashMap<TreeId, Lsn>,
     /// The newest commit that wrote too much to be remembered by key.
     everything: Lsn,
+    /// The newest one that changed definitions.
+    definitions: Lsn,
     commits: VecDeque<Commit>,
 }
 
@@ -60,6 +62,12 @@ impl Pending {
         self.commits.push_back(Commit { lsn, keys: Box::default(), trees: Box::default() });
     }
 
+    /// Remembers a commit that changed definitions: by them every read may have seen something of it, and so has who is told what there is without one.
+    pub(crate) fn add_definitions(&mut self, lsn: Lsn) {
+        self.definitions = lsn;
+        self.add_everything(lsn);
+    }
+
     /// Forgets the commits that are durable now that the log is durable through `lsn`.
     pub(crate) fn durable(&mut self, lsn: Lsn) {
         while self.commits.front().is_some_and(|commit| commit.lsn <= lsn) {
@@ -77,6 +85,9 @@ impl Pending {
         }
         if self.everything <= lsn {
             self.everything = Lsn(0);
+        }
+        if self.definitions <= lsn {
+            self.definitions = Lsn(0);
         }
         give_room_back(&mut self.keys);
         give_room_back(&mut self.trees);
@@ -98,6 +109,12 @@ impl Pending {
             return Lsn(0);
         }
         self.trees.get(&tree).copied().unwrap_or_default().max(self.everything)
+    }
+
+    /// The newest commit that changed definitions.
+    #[inline]
+    pub(crate) fn of_definitions(&self) -> Lsn {
+        self.definitions
     }
 
     /// The newest commit of all.
@@ -134,6 +151,18 @@ mod tests {
         pending.durable(Lsn(20));
         assert!(pending.is_empty());
         assert!(pending.keys.is_empty() && pending.trees.is_empty());
+    }
+
+    #[test]
+    fn definitions_are_pending_until_their_commit_is_durable_and_everything_with_them() {
+        let tree = TreeId(20);
+        let mut pending = Pending::default();
+        pending.add_definitions(Lsn(10));
+        pending.add(Lsn(20), vec![hash_of(tree, b"a")], vec![tree]);
+        assert_eq!((pending.of_definitions(), pending.of_key(tree, b"b")), (Lsn(10), Lsn(10)));
+        pending.durable(Lsn(10));
+        assert_eq!((pending.of_definitions(), pending.of_key(tree, b"b")), (Lsn(0), Lsn(0)));
+        assert_eq!(pending.newest(), Lsn(20));
     }
 
     #[test]

@@ -609,6 +609,13 @@ impl Tenant {
         self.pending.newest()
     }
 
+    /// The newest commit of definitions that is not durable yet; `Lsn(0)` for none. Whoever tells of the catalog tells of that, also where no row is
+    /// read.
+    #[inline]
+    pub fn definitions_pending(&self) -> Lsn {
+        self.pending.of_definitions()
+    }
+
     /// Rows of a table, committed ones.
     pub fn row_count(&self, table: &crate::catalog::Table) -> u64 {
         self.trees.get(table.tree).entries

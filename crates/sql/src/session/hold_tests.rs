@@ -132,6 +132,36 @@ fn an_error_waits_for_what_it_tells_of() {
 }
 
 #[test]
+fn what_is_told_of_definitions_waits_for_them() {
+    let (mut bench, mut one, mut other) = family();
+    bench.run(&mut one, "create table made (id int)");
+    other.reset_observed();
+    bench.run(&mut other, "create table if not exists made (id int)");
+    assert_eq!(other.observed(), one.observed());
+    bench.run(&mut one, "drop table made");
+    other.reset_observed();
+    assert_eq!(bench.fail(&mut other, "select id from made").state(), SqlState::UNDEFINED_TABLE);
+    assert_eq!(other.observed(), one.observed());
+    // What only others' rows were changed by is in nobody's way.
+    let defined = other.observed();
+    bench.run(&mut one, "insert into z values (1)");
+    other.reset_observed();
+    bench.run(&mut other, "drop table if exists made");
+    assert!(other.observed() == defined && defined < one.observed());
+}
+
+#[test]
+fn an_error_at_the_end_of_a_transaction_waits_for_what_it_tells_of() {
+    let (mut bench, mut one, mut other) = family();
+    bench.run(&mut one, "create table d (p int references p deferrable initially deferred)");
+    bench.run(&mut other, "begin; insert into d values (1)");
+    bench.run(&mut one, "delete from p where id = 1");
+    other.reset_observed();
+    assert_eq!(bench.fail(&mut other, "commit").state(), SqlState::FOREIGN_KEY_VIOLATION);
+    assert_eq!(other.observed(), one.observed());
+}
+
+#[test]
 fn a_change_and_what_it_returns_read_what_there_was_before_it() {
     let (mut bench, mut one, _) = family();
     bench.run(&mut one, "create table t (id int primary key, n int)");

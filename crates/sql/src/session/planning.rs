@@ -162,6 +162,7 @@ impl Session {
         declared: &[PgType],
         identity: IdentityValues,
     ) -> SqlResult<Planned> {
+        self.observe(home.tenant.definitions_pending());
         self.refresh_format(catalog);
         let search_path = self.search_path(catalog);
         let params = ParamTypes::new(declared).at_length(self.asked());

@@ -129,6 +129,8 @@ impl Open {
 impl Session {
     /// Opens the implicit transaction of a statement unless one is open.
     pub(super) fn begin_implicit(&mut self, home: &mut Home<'_>) {
+        // What there is and what not a statement tells without reading a row: by an error, or by IF EXISTS.
+        self.observe(home.tenant.definitions_pending());
         if matches!(self.transaction, Transaction::Idle) {
             let open = self.open_transaction(home, TransactionModes::default(), true);
             self.transaction = Transaction::Implicit(open);
@@ -195,7 +197,7 @@ impl Session {
         if let Err(pause) = self.before_commit(home) {
             if matches!(pause, Pause::Error(_)) {
                 self.progress.end();
-                self.abort(home);
+                self.abort_told(home);
             }
             return Err(pause);
         }
@@ -274,6 +276,15 @@ impl Session {
                 self.end_of_transaction(false, portals);
             }
         }
+    }
+
+    /// As [`Session::abort`] where the client is told of what the end of the transaction has read: the error waits for that.
+    fn abort_told(&mut self, home: &mut Home<'_>) {
+        if let Some(open) = self.transaction.peek() {
+            let observed = open.txn.observed();
+            self.observe(observed);
+        }
+        self.abort(home);
     }
 
     /// Settings, portals and session state at the end of a transaction that began with so many portals.
@@ -480,7 +491,7 @@ impl Session {
             if let Err(pause) = self.before_commit(home) {
                 // As any COMMIT that fails, it leaves no block behind, whether it fails now or while it waits.
                 match (&pause, self.transaction.open()) {
-                    (Pause::Error(_), _) => self.abort(home),
+                    (Pause::Error(_), _) => self.abort_told(home),
                     (_, Some(open)) => open.ending = true,
                     (_, None) => {}
                 }
