@@ -16,6 +16,10 @@ use crate::tenant::Tenant;
 use crate::txn::Txn;
 use crate::view::{State, View};
 
+/// Locks that a single statement takes for granted: to put them into the table when others are to have their turns takes half a millisecond. One that
+/// takes more has those behind them there at once.
+const DEFERRED_MAX: usize = 1 << 12;
+
 /// What came of locking a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowLocked {
@@ -164,7 +168,7 @@ impl Tenant {
         mode: LockMode,
         policy: WaitPolicy,
     ) -> Step<bool> {
-        if self.locks.is_empty() && txn.implicit {
+        if self.locks.is_empty() && txn.implicit && txn.deferred.len() < DEFERRED_MAX {
             txn.deferred.push((tag, mode));
             return Ok(true);
         }

@@ -112,6 +112,34 @@ fn a_single_statement_takes_its_locks_only_when_it_has_to_wait() {
 }
 
 #[test]
+fn a_single_statement_puts_off_so_many_locks_and_no_more() {
+    let (mut fixture, t) = two_rows();
+    let mut single = fixture.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, true);
+    let ids = 10..12_010;
+    fixture
+        .run(&mut single, |view| {
+            let table = view.table(t)?;
+            ids.clone().try_for_each(|id| view.insert(&table, &[int(id), int(0)]).map(drop))
+        })
+        .unwrap();
+    assert_eq!((single.deferred.len(), single.held.len()), (4096, ids.len() - 4096));
+    // Those that were put off are found to be its own.
+    fixture.run(&mut single, |view| update(view, t, &[int(10)], vec![int(10), int(1)])).unwrap();
+    fixture.tenant.keep_locks(&mut single);
+    assert!(single.deferred.is_empty());
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    for id in [10, 4_000, 12_009] {
+        let taken =
+            fixture.run(&mut other, |view| lock(view, t, id, RowLock::KeyShare, WaitPolicy::SkipLocked));
+        assert_eq!(taken.unwrap(), RowLocked::Skipped);
+    }
+    fixture.tenant.abort(other);
+    fixture.commit(single).unwrap();
+    assert!(fixture.tenant.lock_records().is_empty());
+    assert_eq!(fixture.rows(t).len(), 12_002);
+}
+
+#[test]
 fn advisory_locks_of_a_session_outlive_its_transactions_and_are_counted() {
     let (mut fixture, _) = two_rows();
     let key = AdvisoryKey::Big(42);
