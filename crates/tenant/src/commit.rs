@@ -44,18 +44,18 @@ const STEPS_A_TURN: u32 = 128;
 const REMEMBERED_MAX: usize = 1 << 16;
 
 /// Counts what the end of a transaction does.
-struct Steps<'g> {
+pub(crate) struct Steps<'g> {
     give_way: GiveWay<'g>,
     left: u32,
 }
 
 impl<'g> Steps<'g> {
-    fn new(give_way: GiveWay<'g>) -> Steps<'g> {
+    pub(crate) fn new(give_way: GiveWay<'g>) -> Steps<'g> {
         Steps { give_way, left: STEPS_A_TURN }
     }
 
     #[inline]
-    fn take(&mut self) {
+    pub(crate) fn take(&mut self) {
         self.left -= 1;
         if self.left == 0 {
             self.left = STEPS_A_TURN;

@@ -18,6 +18,7 @@ use storage::{
 };
 
 use crate::catalog::RecordKind;
+use crate::commit::{GiveWay, Steps};
 use crate::interrupt::error_of_fault;
 use crate::overlay::Changes;
 use crate::tenant::{OpenError, Tenant};
@@ -328,10 +329,23 @@ impl Tenant {
     ///
     /// Errors: XX001 for a damaged page.
     pub fn commit_wait(&mut self, txn: &mut Txn) -> Result<Option<CommitWait>, SqlError> {
+        self.commit_wait_giving_way(txn, &|| {})
+    }
+
+    /// As [`Tenant::commit_wait`]; calls `give_way` as [`Tenant::commit_giving_way`] does, which it may be called in one turn with.
+    ///
+    /// Errors: XX001 for a damaged page.
+    pub fn commit_wait_giving_way(
+        &mut self,
+        txn: &mut Txn,
+        give_way: GiveWay<'_>,
+    ) -> Result<Option<CommitWait>, SqlError> {
         let memory = if txn.has_changes() { self.writer_wait(txn) } else { None };
         let wait = match memory {
             Some(wait) => Some(CommitWait::Memory(wait)),
-            None => Some(self.commit_requests(txn)?).filter(|pages| !pages.is_empty()).map(CommitWait::Pages),
+            None => Some(self.commit_requests(txn, give_way)?)
+                .filter(|pages| !pages.is_empty())
+                .map(CommitWait::Pages),
         };
         if wait.is_some() {
             self.keep_locks(txn);
@@ -339,21 +353,23 @@ impl Tenant {
         Ok(wait)
     }
 
-    fn commit_requests(&mut self, txn: &Txn) -> Result<Vec<PageRequest>, SqlError> {
+    fn commit_requests(&mut self, txn: &Txn, give_way: GiveWay<'_>) -> Result<Vec<PageRequest>, SqlError> {
         if self.pages.tally().evictions == txn.evictions || self.turn_reads(txn) > 0 {
             return Ok(Vec::new());
         }
-        let missing = self.at_side_of(txn, |tenant| tenant.missing_of(txn.overlay.changes()));
+        let mut steps = Steps::new(give_way);
+        let missing = self.at_side_of(txn, |tenant| tenant.missing_of(txn.overlay.changes(), &mut steps));
         let missing = missing.map_err(|fault| error_of_fault(&fault))?;
         self.page_requests(txn, &missing)
     }
 
     /// The pages that reaching these keys would miss first, as many as one statement may hold.
-    fn missing_of(&self, changes: &Changes) -> Result<Vec<PageNo>, PageFault> {
+    fn missing_of(&self, changes: &Changes, steps: &mut Steps<'_>) -> Result<Vec<PageNo>, PageFault> {
         let mut missing = Vec::new();
         for (tree, changes) in changes.trees() {
             let root = self.trees.root(tree);
             for key in changes.keys() {
+                steps.take();
                 match btree::contains(&self.pages, root, key) {
                     Ok(_) => {}
                     Err(PageFault::Miss(page)) if missing.last() == Some(&page) => {}

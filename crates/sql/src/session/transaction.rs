@@ -240,7 +240,8 @@ impl Session {
             return Err(Pause::Memory(WriterWait::Log(end)));
         }
         // Last: what it says holds for a commit in this turn, and it looks at each change.
-        match home.tenant.commit_wait(&mut open.txn)? {
+        let host = &*self.start.host;
+        match home.tenant.commit_wait_giving_way(&mut open.txn, &|| host.give_way())? {
             Some(CommitWait::Memory(wait)) => Err(Pause::Memory(wait)),
             Some(CommitWait::Pages(requests)) => Err(Pause::Pages(requests)),
             None => Ok(()),

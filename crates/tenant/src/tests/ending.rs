@@ -136,6 +136,31 @@ fn ends_of_large_transactions_give_way_and_those_of_small_ones_do_not() {
     assert_eq!(fixture.rows(t).len(), 1000);
 }
 
+#[test]
+fn the_look_for_pages_that_a_large_commit_misses_gives_way() {
+    let mut fixture = Fixture::on_disk(31);
+    let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fill(&mut fixture, &mut txn, t, 0..100);
+    fixture.commit(txn).unwrap();
+    let env = fixture.world.as_ref().unwrap().env();
+    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+    env::block_on(&env, checkpoint.run()).unwrap();
+    assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    let mut txn = fixture.begin(1, Isolation::RepeatableRead);
+    fill(&mut fixture, &mut txn, t, 1000..2000);
+    assert!(fixture.tenant.evict_all() > 0);
+    let ways = Cell::new(0);
+    let wait = fixture.tenant.commit_wait_giving_way(&mut txn, &|| ways.set(ways.get() + 1)).unwrap();
+    let Some(CommitWait::Pages(requests)) = wait else { panic!("its pages have left memory") };
+    assert!(ways.get() >= 7, "{}", ways.get());
+    for request in requests {
+        fixture.tenant.page_loaded(env::block_on(&env, request.read()).unwrap());
+    }
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.rows(t).len(), 1100);
+}
+
 /// A log that panics when it is asked whether it takes a record.
 struct Panicking;
 
