@@ -21,6 +21,9 @@ const STEP: u64 = 64 << 10;
 /// Bytes for a lock that a transaction holds: in its list and in the table of locks, with a key of some 20 bytes. A longer key is there twice more.
 const LOCK_LEN: u64 = 200;
 
+/// Bytes of the definitions that snapshots of open transactions read and the next change of the catalog leaves to them alone.
+const OLD_CATALOGS_LEN_MAX: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
+
 /// What the open transactions of a tenant hold.
 #[derive(Default)]
 pub(crate) struct ChangeMemory {
@@ -137,6 +140,28 @@ impl Tenant {
         let replaced = self.change_memory.replace(txn.counted, bytes, self.pages.budget());
         assert!(replaced.is_ok(), "what gets smaller fits");
         txn.counted = bytes;
+    }
+
+    /// Whoever reads a snapshot reads the definitions of that time, which are in memory as a whole while it does, in nobody's budget.
+    ///
+    /// Errors: 53200 where another change of the catalog would leave too many behind.
+    pub(crate) fn require_few_old_catalogs(&self) -> SqlResult<()> {
+        let read = self.snapshots.values().map(|frozen| &frozen.catalog);
+        let mut found: Vec<_> = read.map(|catalog| (Arc::as_ptr(catalog), catalog.footprint())).collect();
+        found.sort_unstable();
+        found.dedup();
+        let len: u64 = found.iter().map(|(_, len)| len).sum();
+        if len <= OLD_CATALOGS_LEN_MAX {
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for definitions that transactions read")
+            .with_detail(format!(
+                "They read {} states of the catalog, of {}; {} may be left to them.",
+                found.len(),
+                ByteCount(len),
+                ByteCount(OLD_CATALOGS_LEN_MAX)
+            ))
+            .with_hint("End transactions under REPEATABLE READ and SERIALIZABLE."))
     }
 
     /// What its open transactions may hold in changes, and one statement in rows on their way to become some; `None` without a budget.

@@ -53,7 +53,7 @@ impl View<'_> {
     /// The right to change the catalog, held to the transaction's end. Waits while another transaction has it.
     ///
     /// Errors: 25006 in a read-only transaction, 40001 in a snapshot transaction whose catalog is not the newest, 54000 where it has made too many
-    /// definitions or identifiers are used up, and 53200 ([`crate::change_memory`]).
+    /// definitions or identifiers are used up, and 53200 where snapshots read too many others ([`crate::change_memory`]).
     pub fn ddl(&mut self) -> Step<Ddl<'_>> {
         if self.txn.read_only {
             return Err(SqlError::new(
@@ -81,6 +81,7 @@ impl View<'_> {
             if self.txn.frozen.as_ref().is_some_and(|f| !Arc::ptr_eq(&f.catalog, &self.tenant.catalog)) {
                 return Err(crate::row_lock::serialization_failure().into());
             }
+            self.tenant.require_few_old_catalogs()?;
             self.txn.catalog = Some(Arc::new((*self.tenant.catalog).clone()));
         }
         self.tenant.require_small_definitions(self.txn)?;

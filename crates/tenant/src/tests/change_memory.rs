@@ -221,3 +221,31 @@ fn what_a_serializable_transaction_has_read_is_counted_and_becomes_little_where_
     assert_eq!(fixture.commit(reader).unwrap_err().state().as_str(), "40001");
     assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
 }
+
+#[test]
+fn definitions_that_snapshots_read_take_so_much_and_no_more() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 1);
+    let (mut readers, mut n) = (Vec::new(), 0);
+    let error = loop {
+        let mut reader = fixture.begin(2 + n, Isolation::RepeatableRead);
+        fixture.run(&mut reader, |view| all_rows(view, t)).unwrap();
+        readers.push(reader);
+        // One that reads the same as another takes nothing.
+        let mut same = fixture.begin(10_000 + n, Isolation::RepeatableRead);
+        fixture.run(&mut same, |view| all_rows(view, t)).unwrap();
+        readers.push(same);
+        n += 1;
+        match fixture.ddl(|ddl| ddl.rename_relation(t, &format!("t{n}"))) {
+            Ok(()) => assert!(n < 1000, "there is an end to it"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.state().as_str(), "53200");
+    let len = fixture.tenant.catalog().footprint() * u64::from(n);
+    assert!((64 << 10..80 << 10).contains(&len), "{len} bytes in {n} states");
+    let kept = readers.split_off(2 * (readers.len() / 4));
+    readers.into_iter().for_each(|reader| fixture.tenant.abort(reader));
+    fixture.ddl(|ddl| ddl.rename_relation(t, "other")).unwrap();
+    kept.into_iter().for_each(|reader| fixture.tenant.abort(reader));
+}
