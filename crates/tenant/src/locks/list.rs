@@ -35,7 +35,7 @@ impl LockTable {
     /// Every lock held or waited for, in no order; of those of rows for which nobody waits only some.
     pub(crate) fn list(&self) -> Vec<LockRecord> {
         let (mut all, mut rows) = (Vec::new(), 0);
-        for (tag, entry) in &self.entries {
+        for (tag, entry) in self.entries.iter() {
             if matches!(tag, LockTag::Row(..)) && entry.queue.is_empty() {
                 rows += 1;
                 if rows > ROWS_SHOWN_MAX {

@@ -9,6 +9,7 @@ mod deadlock;
 mod list;
 mod mode;
 mod spread_set;
+mod spread_table;
 mod table;
 mod wait;
 

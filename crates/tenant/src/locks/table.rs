@@ -8,11 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
 use super::spread_set::SpreadSet;
+use super::spread_table::SpreadTable;
 use super::wait::{LockWait, WaitEnd};
 use super::{LockMode, LockTag, RowLock, WaitPolicy};
-
-/// Locks for which room is kept: some 100 bytes each.
-const ROOM_KEPT: usize = 1 << 12;
 
 /// How long a lock is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +74,7 @@ struct Many {
     shown: Vec<LockTag>,
 }
 
-fn hash_of(tag: &LockTag) -> u64 {
+pub(super) fn hash_of(tag: &LockTag) -> u64 {
     let mut hasher = FxHasher::default();
     tag.hash(&mut hasher);
     hasher.finish()
@@ -92,7 +90,7 @@ impl Many {
 /// All locks of a tenant. A session has at most one transaction and waits for at most one lock.
 #[derive(Debug, Default)]
 pub(crate) struct LockTable {
-    pub(super) entries: FxHashMap<LockTag, Entry>,
+    pub(super) entries: SpreadTable,
     /// What each waiting session waits for.
     pub(super) waits: FxHashMap<SessionId, LockTag>,
     /// How often a session took each advisory lock for itself.
@@ -293,16 +291,8 @@ impl LockTable {
         entry.holders.retain(|h| h.modes() != 0);
         if entry.holders.is_empty() && entry.queue.is_empty() {
             self.entries.remove(tag);
-            self.give_room_back();
         } else if !entry.queue.is_empty() {
             self.hand_over(tag);
-        }
-    }
-
-    /// Keeps no room for locks that a large transaction had: nobody pays for it any more.
-    fn give_room_back(&mut self) {
-        if self.entries.capacity() > ROOM_KEPT && self.entries.len() < self.entries.capacity() / 16 {
-            self.entries.shrink_to(2 * self.entries.len());
         }
     }
 
@@ -422,6 +412,7 @@ pub(crate) fn not_available(what: &str, name: &str) -> SqlError {
 mod tests {
     use base::TreeId;
 
+    use super::super::spread_table::ROOM_KEPT;
     use super::*;
     use crate::row::keys::Key;
 
