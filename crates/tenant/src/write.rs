@@ -74,11 +74,7 @@ impl View<'_> {
                     self.require_unchanged(table.tree, &key)?;
                     return Ok(Inserted::Conflict(key));
                 }
-                self.lock_key(table.tree, &key)?;
-                if self.read(table.tree, &key, State::Newest)?.is_some() {
-                    return Err(self.unique_violation(table, index, row).into());
-                }
-                self.require_unseen(table.tree, &key)?;
+                self.take_key(table, index, &key, row)?;
                 key
             }
             None => {
@@ -96,11 +92,7 @@ impl View<'_> {
                 {
                     return Ok(Inserted::Conflict(owner));
                 }
-                self.lock_key(index.tree, &entry.key)?;
-                if self.unique_owner(index, &entry.key, State::Newest)?.is_some() {
-                    return Err(self.unique_violation(table, index, row).into());
-                }
-                self.require_unseen(index.tree, &entry.key)?;
+                self.take_key(table, index, &entry.key, row)?;
             } else {
                 self.touch(index.tree, &entry.key)?;
             }
@@ -150,15 +142,28 @@ impl View<'_> {
     /// Whether a unique tree has this key, and nobody else is about to take it away: whoever offers a row of that key needs no lock of it to know that there
     /// is one. Waits for who may be about to, and then has it locked.
     fn stays(&mut self, tree: TreeId, key: &Key) -> Step<bool> {
+        if self.read(tree, key, State::Newest)?.is_none() {
+            // It may be another one's that has not committed: whoever goes on to take it waits for that.
+            return Ok(false);
+        }
         let tag = LockTag::Row(tree, key.clone());
         if self.tenant.locks.is_held_against(self.txn.session, &tag, LockMode::Row(RowLock::KeyShare)) {
             self.lock_key(tree, key)?;
         }
-        let stays = self.read(tree, key, State::Newest)?.is_some();
-        if stays {
-            self.note_point_read(tree, key);
+        self.note_point_read(tree, key);
+        Ok(true)
+    }
+
+    /// Locks a key of a unique index, or the primary key, that `row` is to have. Who has a row of that key locked and leaves the key alone, as the rows that
+    /// reference it do, is not waited for: the violation is one whatever becomes of that.
+    ///
+    /// Errors: 23505, and those of [`View::require_unseen`].
+    fn take_key(&mut self, table: &Table, index: &Index, key: &Key, row: &[Datum]) -> Step<()> {
+        if self.stays(index.tree, key)? {
+            return Err(self.unique_violation(table, index, row).into());
         }
-        Ok(stays)
+        self.lock_key(index.tree, key)?;
+        self.require_unseen(index.tree, key)
     }
 
     /// Replaces the row with this key by `row`, complete as for [`View::insert`].
@@ -186,12 +191,8 @@ impl View<'_> {
         let mode = if key_changed { RowLock::Update } else { RowLock::NoKeyUpdate };
         self.lock_written(table, key, mode)?;
         if moved {
-            self.lock_key(table.tree, &new_key)?;
-            if self.read(table.tree, &new_key, State::Newest)?.is_some() {
-                let index = table.primary_index().expect("only a primary key moves");
-                return Err(self.unique_violation(table, index, row).into());
-            }
-            self.require_unseen(table.tree, &new_key)?;
+            let index = table.primary_index().expect("only a primary key moves");
+            self.take_key(table, index, &new_key, row)?;
         }
         for (i, before, after) in &changes {
             let index = &table.indexes[*i];
@@ -201,11 +202,7 @@ impl View<'_> {
             // The commit takes the old entry out, and must not find then that its page cannot be read.
             self.touch(index.tree, &before.key)?;
             if after.exclusive && before.key != after.key {
-                self.lock_key(index.tree, &after.key)?;
-                if self.read(index.tree, &after.key, State::Newest)?.is_some() {
-                    return Err(self.unique_violation(table, index, row).into());
-                }
-                self.require_unseen(index.tree, &after.key)?;
+                self.take_key(table, index, &after.key, row)?;
             } else {
                 self.touch(index.tree, &after.key)?;
             }

@@ -46,6 +46,32 @@ fn a_circle_of_waits_fails_the_one_that_closes_it() {
 }
 
 #[test]
+fn a_key_that_is_there_is_a_violation_at_once_unless_somebody_takes_it_away() {
+    let (mut fixture, t) = two_rows();
+    let insert = |view: &mut View<'_>| {
+        let table = view.table(t)?;
+        view.insert(&table, &[int(1), int(7)]).map(drop)
+    };
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    // As whoever references the row, and as whoever changes the rest of it.
+    for mode in [RowLock::KeyShare, RowLock::NoKeyUpdate] {
+        fixture.run(&mut first, |view| lock(view, t, 1, mode, WaitPolicy::Wait)).unwrap();
+        assert_eq!(error_of(fixture.run(&mut second, insert)).state().as_str(), "23505");
+        let moved = fixture.run(&mut second, |view| update(view, t, &[int(2)], vec![int(1), int(0)]));
+        assert_eq!(error_of(moved).state().as_str(), "23505");
+    }
+    fixture.run(&mut first, |view| delete(view, t, &[int(1)])).unwrap();
+    let wait = wait_of(fixture.run(&mut second, insert));
+    fixture.commit(first).unwrap();
+    assert!(wait.is_over());
+    fixture.run(&mut second, insert).unwrap();
+    fixture.commit(second).unwrap();
+    assert_eq!(fixture.rows(t), vec![vec![int(1), int(7)], vec![int(2), int(0)]]);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
 fn nowait_fails_and_skip_locked_leaves_out() {
     let (mut fixture, t) = two_rows();
     let mut first = fixture.begin(1, Isolation::ReadCommitted);
