@@ -443,16 +443,18 @@ impl View<'_> {
     }
 }
 
-/// An index whose first columns are exactly these, in any order; and for each of its columns the position among them.
+/// The index of whose first columns the most are among these, in any order; and for each of those the position among them.
 fn index_of<'t>(table: &'t Table, columns: &[usize]) -> Option<(&'t Index, Vec<usize>)> {
-    table.indexes.iter().find_map(|index| {
-        let first: Vec<usize> = index.column_positions().take(columns.len()).collect();
-        let order: Vec<usize> = first.iter().filter_map(|c| columns.iter().position(|x| x == c)).collect();
-        (order.len() == columns.len()).then_some((index, order))
-    })
+    let place = |column: usize| columns.iter().position(|own| *own == column);
+    let ways = table.indexes.iter().map(|index| {
+        let order: Vec<usize> = index.column_positions().map_while(place).take(columns.len()).collect();
+        (index, order)
+    });
+    // Of several the first one.
+    ways.rev().max_by_key(|(_, order)| order.len()).filter(|(_, order)| !order.is_empty())
 }
 
-/// Where to look for the rows that have these values.
+/// Where to look for the rows that have these values: others may be there, too.
 fn access_to<'t>(table: &'t Table, columns: &[usize], values: &[Datum]) -> (Access<'t>, KeyRange) {
     match index_of(table, columns).filter(|_| !values.iter().any(Datum::is_null)) {
         Some((index, order)) => {

@@ -315,6 +315,46 @@ fn references_within_one_statement_are_checked_at_its_end() {
 }
 
 #[test]
+fn an_index_on_some_of_the_columns_of_a_foreign_key_finds_its_rows() {
+    let mut fixture = Fixture::new();
+    let parent = fixture.create("parent", &[("a", PgType::Int4), ("b", PgType::Int4)], 2);
+    let child = [("id", PgType::Int4), ("a", PgType::Int4), ("b", PgType::Int4)];
+    let child = fixture.create("child", &child, 1);
+    fixture
+        .ddl(|ddl| {
+            let key = reference(parent, ReferentialAction::Cascade);
+            ddl.add_foreign_key(child, NewForeignKey { columns: vec![1, 2], ..key })?;
+            let columns = vec![IndexColumn::ascending(2), IndexColumn::ascending(0)];
+            let new = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+            ddl.create_index(child, new)
+        })
+        .unwrap();
+    for n in 0..1000 {
+        for a in [1, 2] {
+            fixture.insert(parent, vec![int(a), int(n)]).unwrap();
+            fixture.insert(child, vec![int(a * 1000 + n), int(a), int(n)]).unwrap();
+        }
+    }
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let (format, looks) = (types::FormatContext::default(), std::cell::Cell::new(0));
+    let asked = |_: u32| {
+        looks.set(looks.get() + 1);
+        false
+    };
+    {
+        let mut view = fixture.tenant.view(&mut txn, &mut fixture.log).in_session(&format, &asked);
+        assert!(delete(&mut view, parent, &[int(1), int(7)]).unwrap());
+        view.finish_statement().unwrap();
+    }
+    assert_eq!(looks.get(), 0, "few rows were looked at");
+    fixture.commit(txn).unwrap();
+    let left = fixture.rows(child);
+    assert_eq!(left.len(), 1999);
+    assert!(left.contains(&vec![int(2007), int(2), int(7)]));
+    assert!(!left.contains(&vec![int(1007), int(1), int(7)]));
+}
+
+#[test]
 fn a_new_reference_and_the_deletion_of_its_target_do_not_both_commit() {
     let (mut fixture, parent, child) = family(ReferentialAction::NoAction);
     let mut inserting = fixture.begin(1, Isolation::ReadCommitted);
