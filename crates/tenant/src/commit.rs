@@ -8,6 +8,7 @@ use std::sync::Arc;
 use base::limits::ROW_LEN_MAX;
 use base::{CommitNo, Lsn, SqlError, SqlState, TreeId};
 use btree::{Cleared, Put};
+use rustc_hash::FxHashSet;
 use storage::PageFault;
 
 use crate::catalog::{PARTS_LEN_MAX, RecordChange, RecordKind, TEXTS_LEN_MAX, encode_record};
@@ -244,7 +245,7 @@ impl Tenant {
                 write_changes(&mut writer, txn, tree);
             }
         }
-        for build in builds_to_log(txn) {
+        for build in builds_to_log(txn, &txn.dropped_trees.iter().copied().collect()) {
             writer.build(build);
             if let Build::Cluster { tree, .. } = build {
                 write_changes(&mut writer, txn, *tree);
@@ -293,16 +294,24 @@ impl Tenant {
     /// Trees of the overlay whose changes are applied: not those that are gone by the transaction's end, unless a rewrite
     /// read them.
     fn changed_trees(&self, txn: &Txn, stage: Stage) -> Vec<TreeId> {
+        // A dump that is loaded in one transaction has some of each for every table.
+        let dropped: FxHashSet<TreeId> = txn.dropped_trees.iter().copied().collect();
         let trees = txn.overlay.changes().trees().into_iter().map(|(tree, _)| tree);
-        let built = |tree: &TreeId| txn.built.iter().any(|build| build.tree() == *tree);
-        let rewritten = |tree: &TreeId| {
-            builds_to_log(txn).any(|b| matches!(b, Build::Cluster { from, .. } if from == tree))
-        };
         match stage {
-            Stage::BeforeBuilds => trees
-                .filter(|tree| !built(tree) && (rewritten(tree) || !txn.dropped_trees.contains(tree)))
-                .collect(),
-            Stage::Live => trees.filter(|tree| !txn.dropped_trees.contains(tree)).collect(),
+            Stage::BeforeBuilds => {
+                let built: FxHashSet<TreeId> = txn.built.iter().map(Build::tree).collect();
+                let origin = |build: &Build| match build {
+                    Build::Cluster { from, .. } => Some(*from),
+                    Build::Index { .. } => None,
+                };
+                let rewritten: FxHashSet<TreeId> = builds_to_log(txn, &dropped).filter_map(origin).collect();
+                trees
+                    .filter(|tree| {
+                        !built.contains(tree) && (rewritten.contains(tree) || !dropped.contains(tree))
+                    })
+                    .collect()
+            }
+            Stage::Live => trees.filter(|tree| !dropped.contains(tree)).collect(),
         }
     }
 
@@ -371,6 +380,7 @@ impl Tenant {
                 self.history.record_tree(tree, commit);
             }
             self.drop_tree(tree);
+            steps.take();
         }
         txn.built.clear();
         self.committed = commit;
@@ -711,8 +721,8 @@ enum Stage {
 
 /// Builds of trees that are gone by the end need no replay: nothing else is built from them, for what a table is rewritten from is a tree that was there before, or
 /// is in the record. Nor could they be replayed, by the definition that is there at the end.
-fn builds_to_log(txn: &Txn) -> impl Iterator<Item = &Build> {
-    txn.built.iter().filter(|build| !txn.dropped_trees.contains(&build.tree()))
+fn builds_to_log<'t>(txn: &'t Txn, dropped: &'t FxHashSet<TreeId>) -> impl Iterator<Item = &'t Build> {
+    txn.built.iter().filter(|build| !dropped.contains(&build.tree()))
 }
 
 /// Rows were measured as they were written, definitions have grown bit by bit.

@@ -3,10 +3,14 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use base::TreeId;
+
 use super::*;
 use crate::Demand;
 use crate::catalog::IndexColumn;
 use crate::ddl::NewIndex;
+use crate::row::keys::Key;
+use crate::txn::Build;
 
 fn two_tables() -> (Fixture, Oid, Oid) {
     let mut fixture = Fixture::new();
@@ -40,6 +44,30 @@ fn parts_ahead(fixture: &mut Fixture, txn: &mut Txn) -> usize {
         parts += 1;
     }
     parts
+}
+
+/// As many as a dump of 10,000 tables leaves: compared with each other they would take minutes.
+#[test]
+fn trees_that_were_built_and_dropped_are_looked_up_at_the_end() {
+    const COUNT: u32 = 20_000;
+    let mut fixture = Fixture::new();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let [built, dropped, changed] = [100_000, 200_000, 300_000].map(|from| move |n: u32| TreeId(from + n));
+    for n in 0..COUNT {
+        txn.built.push(Build::Index { table: Oid(1), index: Oid(2), tree: built(n) });
+        txn.dropped_trees.push(dropped(n));
+    }
+    // This one was rewritten, and this one is gone in the end.
+    let tree = built(COUNT);
+    txn.built.push(Build::Cluster { table: Oid(1), from: dropped(7), tree });
+    txn.built.push(Build::Cluster { table: Oid(1), from: dropped(8), tree: dropped(9) });
+    let mut trees: Vec<TreeId> = (0..300).map(changed).collect();
+    for tree in trees.iter().copied().chain([built(5), dropped(7), dropped(8), tree]) {
+        txn.overlay.put(tree, Key::from_slice(b"k"), Box::from(&b"v"[..]));
+    }
+    trees.insert(0, dropped(7));
+    assert_eq!(fixture.tenant.trees_before_builds(&txn), trees);
+    fixture.tenant.abort(txn);
 }
 
 #[test]
