@@ -273,10 +273,10 @@ impl View<'_> {
         let referenced = self.table(key.referenced_table)?;
         // One lock for all of its rows, if it is to be had: two that filled both tables would wait for each other.
         let share = LockMode::Table(TableLock::Share);
-        if !self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && share.is_covered_by(*modes))
+        if !share.is_covered_by(self.txn.tables.of(referenced.oid))
             && self.tenant.lock(self.txn, LockTag::Table(referenced.oid), share, WaitPolicy::NoWait)?
         {
-            self.txn.tables.push((referenced.oid, share.bit()));
+            self.txn.tables.add(referenced.oid, share.bit());
         }
         let after = match &self.txn.due.checks[place].1 {
             Made::UpTo(after) => Some(after.clone()),

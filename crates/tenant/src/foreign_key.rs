@@ -153,11 +153,11 @@ impl View<'_> {
         let Some(wanted) = pairs.referenced_values(values) else { return Ok(false) };
         // Keeps its rows where they are: a rewrite gives the table another tree, whose rows are locked by other names.
         let read_only = LockMode::Table(TableLock::AccessShare).bit();
-        if !self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && modes & !read_only != 0) {
+        if self.txn.tables.of(referenced.oid) & !read_only == 0 {
             self.lock_table(referenced.oid, TableLock::RowShare, WaitPolicy::Wait)?;
         }
         let Some(found) = self.find_referenced(referenced, key, &wanted)? else { return Ok(false) };
-        if self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && is_alone(*modes)) {
+        if is_alone(self.txn.tables.of(referenced.oid)) {
             return Ok(true);
         }
         let tag = LockTag::Row(referenced.tree, found);

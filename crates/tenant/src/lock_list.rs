@@ -1,4 +1,7 @@
-//! Locks of a transaction in the order in which it got them, and what their keys take.
+//! Locks of a transaction in the order in which it got them, and what their keys take; and those on tables, by the table.
+
+use base::Oid;
+use smallvec::SmallVec;
 
 use crate::locks::LockTag;
 use crate::row::keys::heap_len;
@@ -52,5 +55,59 @@ fn key_len(tag: &LockTag) -> usize {
     match tag {
         LockTag::Row(_, key) => heap_len(key),
         _ => 0,
+    }
+}
+
+/// Modes that a transaction holds on tables, a bit each: what its locks say too, found without hashing. A dump that is loaded in one transaction locks
+/// all of its tables.
+#[derive(Debug, Default)]
+pub(crate) struct TableModes {
+    /// By table.
+    modes: SmallVec<[(Oid, u8); 6]>,
+}
+
+impl TableModes {
+    fn place(&self, table: Oid) -> Result<usize, usize> {
+        self.modes.binary_search_by_key(&table, |(held, _)| *held)
+    }
+
+    /// Those that it holds on this table.
+    #[inline]
+    pub(crate) fn of(&self, table: Oid) -> u8 {
+        self.place(table).map_or(0, |at| self.modes[at].1)
+    }
+
+    pub(crate) fn add(&mut self, table: Oid, modes: u8) {
+        match self.place(table) {
+            Ok(at) => self.modes[at].1 |= modes,
+            Err(at) => self.modes.insert(at, (table, modes)),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.modes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many as there may be rows whose references are checked in such a transaction, each of which asks twice.
+    #[test]
+    fn the_modes_of_a_table_are_found_among_those_of_very_many() {
+        const COUNT: u32 = 20_000;
+        let mut modes = TableModes::default();
+        for table in (0..COUNT).rev() {
+            modes.add(Oid(table), 1);
+            modes.add(Oid(table), 1 << (table % 4));
+        }
+        assert_eq!(modes.modes.len(), COUNT as usize);
+        for _ in 0..10 {
+            assert!((0..COUNT).all(|table| modes.of(Oid(table)) == 1 | (1 << (table % 4))));
+        }
+        assert_eq!(modes.of(Oid(COUNT)), 0);
+        modes.clear();
+        assert_eq!(modes.of(Oid(0)), 0);
     }
 }

@@ -130,11 +130,11 @@ impl Tenant {
     /// As [`View::lock_table`], by a transaction that may have yet to take the snapshot it will read.
     pub fn lock_table(&mut self, txn: &mut Txn, table: Oid, mode: TableLock, policy: WaitPolicy) -> Step<()> {
         let wanted = LockMode::Table(mode);
-        if txn.tables.iter().any(|(held, modes)| *held == table && wanted.is_covered_by(*modes)) {
+        if wanted.is_covered_by(txn.tables.of(table)) {
             return Ok(());
         }
         if self.lock(txn, LockTag::Table(table), wanted, policy)? {
-            txn.tables.push((table, wanted.bit()));
+            txn.tables.add(table, wanted.bit());
             return if mode == TableLock::AccessShare {
                 Ok(())
             } else {

@@ -10,7 +10,6 @@ use base::{ByteCount, CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState,
 use btree::{Cursor, Seek, TreeRoot};
 use env::Env;
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
 use storage::redo::RedoError;
 use storage::{Checkpoint, Corrupt, DataFile, FileError, PageFault, PageMap, Root, Settling};
 
@@ -473,7 +472,7 @@ impl Tenant {
             due: Due::default(),
             cascaded: Vec::new(),
             held: Default::default(),
-            tables: SmallVec::new(),
+            tables: Default::default(),
             waiting: None,
             session_locks: Default::default(),
             deferred: Default::default(),

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use base::{CommitNo, Lsn, Oid, SessionId, SqlError, SqlState, TreeId, TxnId};
-use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
 use crate::change_memory::SavedCatalogs;
 use crate::due::{Due, Modes};
 use crate::foreign_key::PendingCheck;
 use crate::kept::Pieces;
-use crate::lock_list::LockList;
+use crate::lock_list::{LockList, TableModes};
 use crate::locks::{LockMode, LockTag, Scope};
 use crate::log_ahead::Ahead;
 use crate::overlay::{Changes, Overlay, OverlayMark};
@@ -74,8 +73,8 @@ pub struct Txn {
     pub(crate) cascaded: Vec<(Oid, Key)>,
     /// Locks it has in the table of locks, with a bit for each mode.
     pub(crate) held: LockList<u8>,
-    /// Modes it holds on tables, a bit each: what `held` says too, found without hashing.
-    pub(crate) tables: SmallVec<[(Oid, u8); 6]>,
+    /// Modes it holds on tables: what `held` says too.
+    pub(crate) tables: TableModes,
     /// The lock it queued for and has not yet looked after.
     pub(crate) waiting: Option<(LockTag, LockMode, Scope)>,
     pub(crate) session_locks: SessionLocks,
