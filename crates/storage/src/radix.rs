@@ -193,58 +193,46 @@ impl Link {
         }
     }
 
-    /// The entry of page `no` below this root, which stands above `height` levels of inner nodes.
+    /// The leaf of page `no` below this root, which stands above `height` levels of inner nodes; empty, or `None`, where there is none.
     #[inline]
-    pub(crate) fn find(&self, height: u32, no: PageNo) -> Option<&Entry> {
+    fn leaf_of(&self, height: u32, no: PageNo) -> Option<&Link> {
         if !covers(height, no) {
             return None;
         }
         let mut shift = height * FANOUT_BITS;
         let mut link = self;
-        loop {
-            match link {
-                Link::Inner(inner) => link = &inner.kids[kid_index(no, shift)],
-                Link::Leaf(leaf) => return Some(&leaf.entries[kid_index(no, 0)]),
-                Link::Cold(cold) => return Some(&cold.leaf().entries[kid_index(no, 0)]),
-                Link::Empty => return None,
-            }
+        while let Link::Inner(inner) = link {
+            link = &inner.kids[kid_index(no, shift)];
             shift = shift.saturating_sub(FANOUT_BITS);
+        }
+        Some(link)
+    }
+
+    /// The entry of page `no`.
+    #[inline]
+    pub(crate) fn find(&self, height: u32, no: PageNo) -> Option<&Entry> {
+        match self.leaf_of(height, no)? {
+            Link::Leaf(leaf) => Some(&leaf.entries[kid_index(no, 0)]),
+            Link::Cold(cold) => Some(&cold.leaf().entries[kid_index(no, 0)]),
+            Link::Inner(_) | Link::Empty => None,
         }
     }
 
     /// As [`Link::find`], but `None` for a page of a cold leaf that nobody has looked into: none of those is in memory, and no one has its version.
     pub(crate) fn find_warm(&self, height: u32, no: PageNo) -> Option<&Entry> {
-        if !covers(height, no) {
-            return None;
-        }
-        let mut shift = height * FANOUT_BITS;
-        let mut link = self;
-        loop {
-            match link {
-                Link::Inner(inner) => link = &inner.kids[kid_index(no, shift)],
-                Link::Leaf(leaf) => return Some(&leaf.entries[kid_index(no, 0)]),
-                Link::Cold(cold) => return Some(&cold.warm()?.entries[kid_index(no, 0)]),
-                Link::Empty => return None,
-            }
-            shift = shift.saturating_sub(FANOUT_BITS);
+        match self.leaf_of(height, no)? {
+            Link::Leaf(leaf) => Some(&leaf.entries[kid_index(no, 0)]),
+            Link::Cold(cold) => Some(&cold.warm()?.entries[kid_index(no, 0)]),
+            Link::Inner(_) | Link::Empty => None,
         }
     }
 
     /// Where page `no` lies in the file, without a look into a cold leaf.
     pub(crate) fn place(&self, height: u32, no: PageNo) -> Option<Location> {
-        if !covers(height, no) {
-            return None;
-        }
-        let mut shift = height * FANOUT_BITS;
-        let mut link = self;
-        loop {
-            match link {
-                Link::Inner(inner) => link = &inner.kids[kid_index(no, shift)],
-                Link::Leaf(leaf) => return leaf.entries[kid_index(no, 0)].version.as_ref()?.location(),
-                Link::Cold(cold) => return cold.place(kid_index(no, 0)),
-                Link::Empty => return None,
-            }
-            shift = shift.saturating_sub(FANOUT_BITS);
+        match self.leaf_of(height, no)? {
+            Link::Leaf(leaf) => leaf.entries[kid_index(no, 0)].version.as_ref()?.location(),
+            Link::Cold(cold) => cold.place(kid_index(no, 0)),
+            Link::Inner(_) | Link::Empty => None,
         }
     }
 
