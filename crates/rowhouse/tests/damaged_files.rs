@@ -157,8 +157,9 @@ fn a_tenant_whose_data_file_is_not_there_is_told_by_verify() {
     assert_eq!(found.status.code(), Some(1), "{told}");
     assert!(told.contains("tenant \"far\" is on volume \"fast\"") && !told.contains("acme\" is"), "{told}");
     let tenants = server.data().join("tenants");
+    let entries = std::fs::read_dir(&tenants).expect("a folder").map(|entry| entry.expect("an entry").path());
     let mut files: Vec<PathBuf> =
-        std::fs::read_dir(&tenants).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        entries.filter(|file| file.extension().is_some_and(|extension| extension == "rowhouse")).collect();
     files.sort();
     for file in files {
         let aside = server.data().join("aside");
