@@ -1,6 +1,6 @@
 //! Passwords as statements give them, and as they are stored.
 
-use base::{Severity, SqlError, SqlResult, SqlState};
+use base::{SqlError, SqlResult, SqlState};
 use env::Env;
 use pgproto::scram::Verifier;
 
@@ -25,12 +25,6 @@ pub(crate) fn stored(password: String, env: &Env) -> SqlResult<String> {
             .with_hint("Give the password itself, or its SCRAM-SHA-256 verifier."));
     }
     Ok(Verifier::of_password(&password, env.entropy.bytes()).to_string())
-}
-
-/// What is told where an empty one was given, which is none, as in PostgreSQL: many clients send none then, and the others would enter.
-pub(crate) fn cleared() -> SqlError {
-    let message = "empty string is not a valid password, clearing password";
-    SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message).with_severity(Severity::Notice)
 }
 
 #[cfg(test)]

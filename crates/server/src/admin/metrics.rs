@@ -213,6 +213,11 @@ fn whole_server(shared: &Shared, out: &mut Exposition) {
     out.family("rowhouse_runaway_rule_acted_total", counter, help, rules);
     let checkpoints = shared.checkpoints.load(Ordering::Relaxed);
     out.one("rowhouse_checkpoints_total", counter, "Checkpoints published.", checkpoints as f64);
+    let log = shared.log_dir.usage();
+    let help = "Log segments that somebody's records are kept in, or that are written to.";
+    out.one("rowhouse_log_live_bytes", gauge, help, log.live.0 as f64);
+    let help = "Log segments that are free, to be used again.";
+    out.one("rowhouse_log_free_bytes", gauge, help, log.free.0 as f64);
     let counts = &shared.reception;
     let connections = [
         ("accepted", &counts.accepted),
@@ -223,11 +228,6 @@ fn whole_server(shared: &Shared, out: &mut Exposition) {
     let connections = connections.map(|(outcome, count)| {
         (Labels::default().with("outcome", outcome), count.load(Ordering::Relaxed) as f64)
     });
-    let log = shared.log_dir.usage();
-    let help = "Log segments that somebody's records are kept in, or that are written to.";
-    out.one("rowhouse_log_live_bytes", gauge, help, log.live.0 as f64);
-    let help = "Log segments that are free, to be used again.";
-    out.one("rowhouse_log_free_bytes", gauge, help, log.free.0 as f64);
     let help = "Connections by what became of them.";
     out.family("rowhouse_connections_total", counter, help, connections);
     let resident = shared.env.threads.resident_memory().0 as f64;

@@ -54,10 +54,13 @@ pub(super) async fn login(
     })?;
     let account = account_of(&shared, &user).await?;
     let verifier = account.as_ref().map(|account| account.verifier.clone());
-    if let Some(iterations) = verifier.as_ref().map(Verifier::iterations).filter(|n| *n > ITERATIONS_MAX) {
-        tracing::warn!(user, iterations, "a role's verifier has too many iterations for the console");
-    }
-    let verifier = verifier.filter(|verifier| verifier.iterations() <= ITERATIONS_MAX);
+    let verifier = verifier.filter(|verifier| {
+        let iterations = verifier.iterations();
+        if iterations > ITERATIONS_MAX {
+            tracing::warn!(user, iterations, "a role's verifier has too many iterations for the console");
+        }
+        iterations <= ITERATIONS_MAX
+    });
     // Held against something in any case. It takes some milliseconds of this thread, which is why attempts are counted before.
     let is_right = verifier.unwrap_or_else(|| Verifier::mock(&console.mock_secret, &user)).is_of(&password);
     let Some(account) = account.filter(|_| is_right) else {

@@ -275,7 +275,7 @@ async fn create(
     let home = placement::found(shared, id, &row.volume, &row.promise)?;
     making::make(shared, &home, row, home.create(owner, verifier)).await?;
     let mut told = warnings_of_new(shared, &name);
-    told.extend(is_cleared.then(passwords::cleared));
+    told.extend(is_cleared.then(sql::session::password_cleared));
     Ok(told)
 }
 

@@ -56,13 +56,9 @@ impl Run<'_, '_> {
             }
             AccessPath::Alternatives(ways) => {
                 for (number, way) in ways.iter().enumerate() {
-                    let found = self.follow(scan, &way.path, cx, row, &mut |row| match self.is_any_true(
-                        &ways[..number],
-                        cx,
-                        row,
-                    )? {
-                        true => Ok(Flow::More),
-                        false => emit(row),
+                    let found = self.follow(scan, &way.path, cx, row, &mut |row| {
+                        let is_anothers = self.is_any_true(&ways[..number], cx, row)?;
+                        if is_anothers { Ok(Flow::More) } else { emit(row) }
                     });
                     if self.past_miss(found)? == Flow::Stop {
                         return Ok(Flow::Stop);

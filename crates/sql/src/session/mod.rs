@@ -87,6 +87,7 @@ pub use random_bits::RandomBits;
 pub use reading::LONG_TEXT_MIN;
 pub(crate) use reply::message;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
+pub use role::password_cleared;
 pub use row_store::{LoadedRows, RowStore, RowStoreWriter, StoredRowsRead};
 pub use setting::SERVER_VERSION;
 pub use signals::{BackendSignals, may_act_for, signal_backend};

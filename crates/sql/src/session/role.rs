@@ -150,6 +150,12 @@ pub(super) fn set(
     Ok(())
 }
 
+/// The notice where an empty password was given, which is none, as in PostgreSQL: many clients send none then, and the others would enter.
+pub fn password_cleared() -> SqlError {
+    let message = "empty string is not a valid password, clearing password";
+    SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message).with_severity(Severity::Notice)
+}
+
 impl Session {
     /// The role that makes objects now, and whose privileges count.
     pub(crate) fn role(&self) -> Oid {
@@ -434,14 +440,11 @@ impl Session {
         named.map_or_else(|| Ok(self.role()), |name| self.named_role(catalog, name))
     }
 
-    /// As in PostgreSQL an empty password is none: many clients send none then, and the others would enter.
     fn tell_of_empty_password(&self, options: &[RoleOption], out: &mut dyn Reply) {
         let is_empty =
             |option: &RoleOption| matches!(option, RoleOption::Password(Some(text)) if text.is_empty());
         if options.iter().any(is_empty) {
-            let message = "empty string is not a valid password, clearing password";
-            let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message);
-            self.notice(&notice.with_severity(Severity::Notice), out);
+            self.notice(&password_cleared(), out);
         }
     }
 
