@@ -75,8 +75,8 @@ fn root_for_insert<P: WritePages>(
     if root.0.is_some() {
         return root.0;
     }
-    let tree = pages.allocate();
-    with_payload(pages, tree, value, |pages, payload| {
+    let tree = pages.allocate(None);
+    with_payload(pages, tree, tree, value, |pages, payload| {
         let mut node = NodeMut(pages.page_mut(tree).expect("a new page is in memory"));
         node.init(Frame { level: 0, tree, leftmost: PageNo(0) }, &[]);
         node.insert(0, key, payload);
@@ -89,13 +89,14 @@ fn root_for_insert<P: WritePages>(
 fn with_payload<P: WritePages, R>(
     pages: &mut P,
     tree: PageNo,
+    leaf: PageNo,
     value: &[u8],
     then: impl FnOnce(&mut P, Payload<'_>) -> R,
 ) -> R {
     if value.len() <= INLINE_VALUE_LEN_MAX {
         return then(pages, Payload { aux: value.len() as u32, stored: value });
     }
-    let descriptor = overflow::write(pages, tree, value).descriptor();
+    let descriptor = overflow::write(pages, tree, leaf, value).descriptor();
     then(pages, Payload { aux: descriptor.len() as u32 | CHAIN_BIT, stored: &descriptor })
 }
 
@@ -130,7 +131,9 @@ pub(crate) fn insert_at<P: WritePages>(
         return Ok(());
     }
     path.own(pages)?;
-    with_payload(pages, tree, value, |pages, payload| split::insert(pages, tree, path, slot, key, payload));
+    with_payload(pages, tree, path.leaf, value, |pages, payload| {
+        split::insert(pages, tree, path, slot, key, payload)
+    });
     Ok(())
 }
 
@@ -155,7 +158,7 @@ pub(crate) fn replace_at<P: WritePages>(
         assert!(kept, "a value that is not longer has room where the old one was");
     } else {
         path.own(pages)?;
-        with_payload(pages, tree, value, |pages, payload| {
+        with_payload(pages, tree, path.leaf, value, |pages, payload| {
             let mut leaf = NodeMut(pages.page_mut(path.leaf).expect("owned above"));
             if !leaf.overwrite_if_not_longer(slot, payload) {
                 leaf.remove(slot);

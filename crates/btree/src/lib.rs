@@ -22,6 +22,7 @@ mod leaf_run;
 mod node;
 mod overflow;
 mod path;
+mod place;
 mod prefetch;
 mod reach;
 mod remove;

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use base::PageNo;
 use base::limits::{INLINE_VALUE_LEN_MAX, KEY_LEN_MAX, PAGE_SIZE};
 use proptest::prelude::*;
-use storage::{PageBytes, PageFault, ReadPages, WritePages};
+use storage::{Beside, PageBytes, PageFault, ReadPages, WritePages};
 
 use crate::node::{Node, SLOT_LEN};
 use crate::{
@@ -45,7 +45,7 @@ impl WritePages for TestPages {
         self.fault(no)?;
         Ok(self.pages.get_mut(&no).expect("looked at above"))
     }
-    fn allocate(&mut self) -> PageNo {
+    fn allocate(&mut self, _: Option<Beside>) -> PageNo {
         self.next += 1;
         self.pages.insert(PageNo(self.next), Box::new([0; PAGE_SIZE]));
         PageNo(self.next)

@@ -14,6 +14,7 @@ use base::limits::PAGE_SIZE;
 use storage::{PageBytes, PageFault, ReadPages, WritePages};
 
 use crate::node::{OVERFLOW, get_u32};
+use crate::place;
 use crate::value::Chain;
 
 const HEADER_LEN: usize = 16;
@@ -91,12 +92,13 @@ pub(crate) fn pages_of<P: ReadPages>(pages: &P, chain: Chain) -> Result<Vec<Page
     Ok(numbers)
 }
 
-/// Writes `value` to new pages. Cannot fail: every page it touches is new.
-pub(crate) fn write<P: WritePages>(pages: &mut P, tree: PageNo, value: &[u8]) -> Chain {
+/// Writes `value` to new pages, for leaf `leaf`, which the caller has made its own. Cannot fail: every page it touches is new.
+pub(crate) fn write<P: WritePages>(pages: &mut P, tree: PageNo, leaf: PageNo, value: &[u8]) -> Chain {
+    let beside = place::of_value(pages, tree, leaf, value.len());
     let len = u32::try_from(value.len()).expect("a value's length is bounded by ROW_LEN_MAX");
     let mut next = PageNo(0);
     for part in value.chunks(PAYLOAD_LEN).rev() {
-        let no = pages.allocate();
+        let no = pages.allocate(beside);
         let page = pages.page_mut(no).expect("a new page is in memory");
         page[0] = OVERFLOW;
         page[4..8].copy_from_slice(&next.0.to_le_bytes());

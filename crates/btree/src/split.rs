@@ -15,6 +15,7 @@ use crate::edit::{Frame, NodeBuilder, NodeMut, Payload};
 use crate::insert::fits;
 use crate::node::{CAPACITY, Node, SLOT_LEN, common_len, rest_len};
 use crate::path::{Path, Step};
+use crate::place;
 
 /// Ascending inserts in a row after which more are expected.
 const ASCENDING_RUN_MIN: u8 = 3;
@@ -135,7 +136,7 @@ fn note(page: &mut PageBytes, before: &PageBytes, slot: usize) {
 /// that of the root alone and then leads to the child.
 fn push_root_down<P: WritePages>(pages: &mut P, tree: PageNo, path: &mut Path) {
     debug_assert!(path.steps.is_empty() && path.leaf == tree);
-    let child = pages.allocate();
+    let child = pages.allocate(None);
     let image = *owned(pages, tree);
     *owned(pages, child) = image;
     let level = Node(&image).level().checked_add(1).expect("a tree of 2^32 pages is not that high");
@@ -154,7 +155,7 @@ fn split_leaf<P: WritePages>(
     key: &[u8],
     payload: Payload<'_>,
 ) -> (Vec<u8>, PageNo) {
-    let right_no = pages.allocate();
+    let right_no = pages.allocate(place::of_leaf(pages, tree, no));
     let image = *owned(pages, no);
     let entries = Entries { node: Node(&image), slot, key, payload };
     let at = entries.split_point(at_right_end, |at| (0..at, at..entries.len()));
@@ -191,7 +192,7 @@ fn split_inner<P: WritePages>(
     key: &[u8],
     child: PageNo,
 ) -> (Vec<u8>, PageNo) {
-    let right_no = pages.allocate();
+    let right_no = pages.allocate(None);
     let image = *owned(pages, no);
     let entries = Entries { node: Node(&image), slot, key, payload: Payload::child(child) };
     let at = entries.split_point(at_right_end, |at| (0..at, at + 1..entries.len()));

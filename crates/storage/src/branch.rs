@@ -79,7 +79,7 @@ pub(crate) struct Behind {
 pub(crate) type Left = WeakVersions;
 
 impl PageMap {
-    /// Makes a branch of the live pages, in constant time but for a reference to each thousand runs of free page numbers.
+    /// Makes a branch of the live pages, in constant time but for four bytes for each 256 pages.
     ///
     /// # Panics
     /// If there is one.
@@ -89,7 +89,7 @@ impl PageMap {
         self.current.epoch = forked.next();
         let other = Side {
             root: self.current.root.clone(),
-            free_pages: self.current.free_pages.share(),
+            numbers: self.current.numbers.clone(),
             changed: 0,
             ..self.current
         };

@@ -14,8 +14,8 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use crate::cold_leaf::ColdLeaf;
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of, page_of, unreadable_slot};
-use crate::free_pages::PageNumbers;
 use crate::node_page::{NodeIdentity, Pointer, decode_node};
+use crate::page_numbers::PageNumbers;
 use crate::radix::{Inner, Link, shift_of};
 use crate::slots::{SLOTS_PER_SET_PAGE, SlotSet, Slots};
 use crate::superblock::{FORMAT_VERSION, NotASuperblock, SUPERBLOCKS, Superblock};
@@ -387,7 +387,7 @@ async fn read_map(
     superblock: &Superblock,
     shared: &Arc<MapShared>,
 ) -> Result<(Link, PageNumbers), FileError> {
-    let mut numbers = PageNumbers::new();
+    let mut numbers = PageNumbers::default();
     let Some(location) = superblock.map_root else { return Ok((Link::Empty, numbers)) };
     let (tenant, height) = (superblock.tenant, superblock.map_height);
     let identity = NodeIdentity { tenant, height, first_page: PageNo(0) };

@@ -1,7 +1,7 @@
 //! The live map of one tenant's pages: in-place changes, O(1) snapshots, copies of what a snapshot still shares.
 //!
-//! Belongs to the tenant's home and is changed only in its turns. The radix tree is the truth; the list of free page
-//! numbers is derived from it. The map also notes which slots of the file its changes left behind, for the next
+//! Belongs to the tenant's home and is changed only in its turns. The radix tree is the truth; which page
+//! numbers are free is derived from it. The map also notes which slots of the file its changes left behind, for the next
 //! checkpoint to give them up.
 
 use std::cell::RefCell;
@@ -18,15 +18,15 @@ use crate::branch::{Behind, Branch, Discarded, Left, OfBranch, Switch};
 use crate::file_error::FileError;
 use crate::file_reader::{LoadedPage, PageRun};
 use crate::frame::Frame;
-use crate::free_pages::{FreePages, PageNumbers};
 use crate::memory_budget::{MemoryBudget, PageTally};
 use crate::metering::Metering;
+use crate::page_numbers::PageNumbers;
 use crate::radix::{Entry, FANOUT, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
 use crate::side::Side;
 use crate::snapshot::{fault_of, unreadable};
 use crate::sweep::{Hand, Retired, WeakVersions, resident_pages};
 use crate::version::{Location, MapShared, PageVersion};
-use crate::{Ahead, PageBytes, PageFault, ReadPages, RoomAsker, Snapshot, WritePages};
+use crate::{Ahead, Beside, PageBytes, PageFault, ReadPages, RoomAsker, Snapshot, WritePages};
 
 /// Leaves of the map that the beginning of a checkpoint looks at for what is to be moved down the file: 16,384 pages, two
 /// milliseconds where each is a cache miss.
@@ -241,7 +241,7 @@ impl PageMap {
 
     /// A map without pages.
     pub(crate) fn of_no_pages(shared: Arc<MapShared>) -> PageMap {
-        PageMap::from_parts(Link::Empty, 0, Epoch(0), shared, PageNumbers::new())
+        PageMap::from_parts(Link::Empty, 0, Epoch(0), shared, PageNumbers::default())
     }
 
     /// The map of the tree under `root`, whose changes are of epoch `epoch` or older, and whose pages have these `numbers`.
@@ -252,12 +252,9 @@ impl PageMap {
         shared: Arc<MapShared>,
         numbers: PageNumbers,
     ) -> PageMap {
-        let PageNumbers { limit: page_limit, pages, free } = numbers;
-        let mut free_pages = FreePages::new(&shared);
-        free.into_iter().rev().for_each(|run| free_pages.push_run(run));
         let left_behind = LeftBehind::default();
         PageMap {
-            current: Side { root, height, epoch: epoch.next(), page_limit, free_pages, pages, changed: 0 },
+            current: Side { root, height, epoch: epoch.next(), numbers, changed: 0 },
             changed_being_written: 0,
             checkpointed: epoch,
             left_behind,
@@ -278,8 +275,7 @@ impl PageMap {
     /// Page numbers below `limit` are not given out any more: a high map with few pages.
     #[cfg(test)]
     pub(crate) fn skip_to(&mut self, limit: u32) {
-        self.current.free_pages.clear();
-        self.current.page_limit = self.current.page_limit.max(limit);
+        self.current.numbers.skip_to(limit);
     }
 
     /// A clone of the map as it is now, in constant time. Every page changed from here on is copied first, once.
@@ -296,12 +292,12 @@ impl PageMap {
 
     /// Pages in the map, in memory or not.
     pub fn page_count(&self) -> u64 {
-        self.current.pages
+        self.current.numbers.pages()
     }
 
     /// Versions of pages that only snapshots hold, checkpoints' included.
     pub fn retained_pages(&self) -> u64 {
-        self.shared.versions().saturating_sub(self.current.pages)
+        self.shared.versions().saturating_sub(self.current.numbers.pages())
     }
 
     /// Pages that a checkpoint would write if it began now; what tells when one is due. After a checkpoint that was
@@ -751,18 +747,15 @@ impl WritePages for PageMap {
         self.page_mut_slow(no)
     }
 
-    fn allocate(&mut self) -> PageNo {
-        let no = self.current.free_pages.pop().unwrap_or_else(|| {
-            let no = PageNo(self.current.page_limit);
-            self.current.page_limit = self.current.page_limit.checked_add(1).expect("fewer than 2^32 pages");
-            no
-        });
+    fn allocate(&mut self, beside: Option<Beside>) -> PageNo {
+        let (first, next) = self.current.numbers.find(beside);
+        let no = self.current.root.free_number(self.current.height, first, next);
+        self.current.numbers.take(no);
         let epoch = self.current.epoch;
         let version = PageVersion::resident(Frame::zeroed(), &self.shared);
         let entry = self.entry_mut(no).entry;
-        assert!(entry.version.is_none(), "{no:?} is in use and was on the free list");
+        assert!(entry.version.is_none(), "{no:?} is in use and was found free");
         *entry = Entry::new(version, epoch);
-        self.current.pages += 1;
         self.current.changed += 1;
         self.note_of_branch(no);
         self.note_use(no, PageUse::Made);
@@ -778,8 +771,7 @@ impl WritePages for PageMap {
         let born = old.born;
         left_behind.note_page(no, old, retired);
         self.current.root.prune(self.current.height, no);
-        self.current.free_pages.push(no);
-        self.current.pages -= 1;
+        self.current.numbers.release(no);
         if born > self.counted_after() {
             self.current.changed = self.current.changed.saturating_sub(1);
         }

@@ -134,8 +134,8 @@ impl PageMap {
         }
         self.shared.metered.sample.store(sample.map_or(0, PageSample::to_bits), Ordering::Relaxed);
         let Some(sample) = sample else { return };
-        let other_limit = self.branch.as_ref().map_or(0, |branch| branch.other.page_limit);
-        sample.pages_below(self.current.page_limit.max(other_limit)).for_each(|no| self.forget_use(no));
+        let other_limit = self.branch.as_ref().map_or(0, |branch| branch.other.numbers.limit());
+        sample.pages_below(self.current.numbers.limit().max(other_limit)).for_each(|no| self.forget_use(no));
     }
 
     /// The meter, if there is one, goes.

@@ -76,6 +76,15 @@ pub trait ReadPages {
     }
 }
 
+/// Which pages a new page's number should lie among: those that are used when it is, and are not when it is not. Without it, those of small trees and inner nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beside {
+    /// The page by which a large tree is known: its root.
+    pub tree: PageNo,
+    /// One of its pages that is like the new one.
+    pub page: PageNo,
+}
+
 /// Pages that their owner changes in place.
 pub trait WritePages: ReadPages {
     /// The bytes of page `no` to change. Copies the page first when a snapshot still shares it. `Err` changed
@@ -83,8 +92,8 @@ pub trait WritePages: ReadPages {
     fn page_mut(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault>;
 
     /// A new page of zeros, in memory. Never `PageNo(0)`, so that 0 can stand for "none" inside pages. The number
-    /// may be one that was released before.
-    fn allocate(&mut self) -> PageNo;
+    /// may be one that was released before, and is one `beside` others where that is said.
+    fn allocate(&mut self, beside: Option<Beside>) -> PageNo;
 
     /// Gives page `no` up; snapshots that hold it keep it. Panics if `no` is not a page of this map.
     fn release(&mut self, no: PageNo);

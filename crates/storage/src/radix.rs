@@ -236,6 +236,23 @@ impl Link {
         }
     }
 
+    /// A number that no page has, among those of the leaf that begins with page `first`: the first from `next` of them on, or of all. There is one.
+    pub(crate) fn free_number(&self, height: u32, first: PageNo, next: u8) -> PageNo {
+        let leaf = self.leaf_of(height, first);
+        let is_free = |i: &usize| match leaf {
+            None | Some(Link::Empty) => true,
+            Some(Link::Leaf(leaf)) => leaf.entries[*i].version.is_none(),
+            Some(Link::Cold(cold)) => match cold.warm() {
+                Some(leaf) => leaf.entries[*i].version.is_none(),
+                None => cold.place(*i).is_none(),
+            },
+            Some(Link::Inner(_)) => unreachable!("no leaf"),
+        };
+        let from_next = (0..FANOUT).map(|i| (usize::from(next) + i) % FANOUT);
+        let index = from_next.filter(|i| first.0 > 0 || *i > 0).find(is_free).expect("a number is free");
+        PageNo(first.0 + index as u32)
+    }
+
     /// The first leaf that covers page `from` or a later one, with the first page number it covers; `first` is the first
     /// that this link covers. `None` for a cold leaf that nobody has looked into.
     pub(crate) fn leaf_from(&self, height: u32, first: u32, from: u32) -> Option<(u32, Option<&Leaf>)> {

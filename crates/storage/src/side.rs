@@ -2,7 +2,7 @@
 
 use base::{Epoch, PageNo};
 
-use crate::free_pages::FreePages;
+use crate::page_numbers::PageNumbers;
 use crate::radix::{Entry, Link};
 
 /// A [`crate::PageMap`] has one, and with a branch a second.
@@ -13,10 +13,7 @@ pub(crate) struct Side {
     pub(crate) height: u32,
     /// What is changed now is of this epoch.
     pub(crate) epoch: Epoch,
-    /// Every page number in use is below; 0 is never used.
-    pub(crate) page_limit: u32,
-    pub(crate) free_pages: FreePages,
-    pub(crate) pages: u64,
+    pub(crate) numbers: PageNumbers,
     /// Pages made or changed since the last checkpoint began, or since the branch was made.
     pub(crate) changed: u64,
 }

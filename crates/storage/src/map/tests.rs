@@ -32,13 +32,13 @@ fn write(map: &mut PageMap, no: PageNo, value: u64) {
 #[test]
 fn a_page_is_zero_when_allocated_and_never_numbered_zero() {
     let mut map = PageMap::new_empty();
-    let no = map.allocate();
+    let no = map.allocate(None);
     assert_eq!(no, PageNo(1));
     assert!(*map.page(no).expect("just allocated") == [0; PAGE_SIZE]);
     write(&mut map, no, 7);
     map.release(no);
     assert!(matches!(map.page(no), Err(PageFault::Corrupt(_))));
-    let again = map.allocate();
+    let again = map.allocate(None);
     assert_eq!((again, read(&map, again)), (no, 0));
 }
 
@@ -55,7 +55,7 @@ fn an_unknown_page_is_corruption_not_a_panic() {
 #[cfg_attr(miri, ignore = "a thousand pages take it a quarter of an hour; the others do the same to fewer")]
 fn a_snapshot_keeps_the_pages_of_its_moment() {
     let mut map = PageMap::new_empty();
-    let pages: Vec<PageNo> = (0..3 * FANOUT).map(|_| map.allocate()).collect();
+    let pages: Vec<PageNo> = (0..3 * FANOUT).map(|_| map.allocate(None)).collect();
     for no in &pages {
         write(&mut map, *no, 1);
     }
@@ -80,7 +80,7 @@ fn a_snapshot_keeps_the_pages_of_its_moment() {
 #[test]
 fn a_page_is_copied_only_while_a_snapshot_shares_it() {
     let mut map = PageMap::new_empty();
-    let no = map.allocate();
+    let no = map.allocate(None);
     write(&mut map, no, 1);
     let address = |map: &PageMap| map.page(no).expect("resident").as_ptr();
     let first = address(&map);
@@ -97,7 +97,7 @@ fn a_page_is_copied_only_while_a_snapshot_shares_it() {
 fn memory_is_counted_and_given_back() {
     let mut map = PageMap::new_empty();
     let count = if cfg!(miri) { 20 } else { 1000 };
-    let pages: Vec<PageNo> = (0..count).map(|_| map.allocate()).collect();
+    let pages: Vec<PageNo> = (0..count).map(|_| map.allocate(None)).collect();
     let alone = map.resident_bytes();
     let snapshot = map.snapshot();
     for no in &pages {
@@ -115,7 +115,7 @@ fn memory_is_counted_and_given_back() {
 fn an_empty_map_costs_next_to_nothing() {
     let mut map = PageMap::new_empty();
     assert_eq!(map.resident_bytes().0, 0);
-    map.allocate();
+    map.allocate(None);
     assert!(map.resident_bytes().0 - 8192 < 7 * 1024, "{}", map.resident_bytes());
 }
 
@@ -123,7 +123,7 @@ fn an_empty_map_costs_next_to_nothing() {
 fn snapshots_are_read_on_other_threads_while_the_owner_writes() {
     let mut map = PageMap::new_empty();
     let (count, rounds) = if cfg!(miri) { (20, 4) } else { (600, 40) };
-    let pages: Vec<PageNo> = (0..count).map(|_| map.allocate()).collect();
+    let pages: Vec<PageNo> = (0..count).map(|_| map.allocate(None)).collect();
     std::thread::scope(|scope| {
         for round in 1..=rounds {
             for no in &pages {
@@ -169,13 +169,13 @@ proptest! {
     #[test]
     fn the_map_and_its_snapshots_agree_with_plain_maps(ops in ops(), start in prop_oneof![Just(0_u32), Just(250), Just(70_000)]) {
         let mut map = PageMap::new_empty();
-        map.current.page_limit = map.current.page_limit.max(start);
+        map.skip_to(start);
         let mut model: BTreeMap<PageNo, u64> = BTreeMap::new();
         let mut snapshots: Vec<(Snapshot, BTreeMap<PageNo, u64>)> = Vec::new();
         let pick = |model: &BTreeMap<PageNo, u64>, i: usize| model.keys().nth(i % model.len().max(1)).copied();
         for op in ops {
             match op {
-                Op::Allocate => prop_assert!(model.insert(map.allocate(), 0).is_none()),
+                Op::Allocate => prop_assert!(model.insert(map.allocate(None), 0).is_none()),
                 Op::Write(i, value) => if let Some(no) = pick(&model, i) {
                     write(&mut map, no, value);
                     model.insert(no, value);
@@ -206,7 +206,7 @@ proptest! {
 fn cost_of_page_lookups_and_copies() {
     for count in [200_usize, 2_000, 60_000, 100_000] {
         let mut map = PageMap::new_empty();
-        let mut pages: Vec<PageNo> = (0..count).map(|_| map.allocate()).collect();
+        let mut pages: Vec<PageNo> = (0..count).map(|_| map.allocate(None)).collect();
         for i in 0..count {
             pages.swap(i, (i * 7919 + 13) % count);
         }

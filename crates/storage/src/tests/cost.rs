@@ -17,7 +17,7 @@ fn cost_of_checkpoints_on_a_real_disk() {
     let env = Env::real();
     println!("backend {}", env.io_backend());
     let (mut file, mut map) = DataFile::create(&env, &path, TENANT).expect("created");
-    let pages: Vec<_> = (0..PAGES).map(|_| map.allocate()).collect();
+    let pages: Vec<_> = (0..PAGES).map(|_| map.allocate(None)).collect();
     let mut commit = base::CommitNo(0);
     for (what, step) in
         [("all", 1), ("all again", 1), ("every 10th", 10), ("every 1000th", 1000), ("one", PAGES)]

@@ -34,7 +34,7 @@ fn pages_of_many_levels_come_back() {
         if value.is_multiple_of(37) {
             store.allocate(value);
         } else {
-            store.map.allocate();
+            store.map.allocate(None);
         }
     }
     let empty: Vec<_> = (1..=70_000).map(base::PageNo).filter(|no| !store.model.contains_key(no)).collect();
@@ -384,7 +384,7 @@ fn a_limit_of_a_files_size_ends_no_process() {
     let dir = tempfile::tempdir().expect("a directory");
     let env = env::Env::real();
     let (mut file, mut map) = DataFile::create(&env, &dir.path().join("16.rowhouse"), TENANT).expect("made");
-    (0..400).for_each(|_| _ = map.allocate());
+    (0..400).for_each(|_| _ = map.allocate(None));
     let mut checkpoint = Checkpoint::begin(&mut map, &mut file, Root::default()).expect("no other runs");
     let error = block_on(&env, checkpoint.run()).expect_err("it is not to have room for all");
     assert!(matches!(error, FileError::Io { .. }) && !error.is_full_disk(), "others have space: {error}");

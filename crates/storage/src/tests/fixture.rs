@@ -121,7 +121,7 @@ impl Store {
     }
 
     pub(super) fn allocate(&mut self, value: u64) -> PageNo {
-        let no = self.map.allocate();
+        let no = self.map.allocate(None);
         stamp(self.map.page_mut(no).expect("just allocated"), value);
         assert!(self.model.insert(no, value).is_none(), "{no:?} was in use");
         no

@@ -137,7 +137,7 @@ fn a_count_that_is_not_true_is_found() {
 #[test]
 fn a_page_in_no_tree_is_found() {
     let mut indexed = Indexed::new();
-    let lost = indexed.fixture.tenant.pages.allocate();
+    let lost = indexed.fixture.tenant.pages.allocate(None);
     assert_eq!(indexed.defects(), [format!("page {lost} is in no tree")]);
 }
 
@@ -172,7 +172,7 @@ fn the_check_of_a_file_finds_them_too() {
     let (tree, entry) = (indexed.tree(indexed.plain), indexed.entry(indexed.plain, 7));
     let mut fixture = indexed.fixture;
     fixture.tenant.remove_now(tree, &entry.key);
-    let lost = fixture.tenant.pages.allocate();
+    let lost = fixture.tenant.pages.allocate(None);
     let env = fixture.world.as_ref().expect("on disk").env();
     let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
     env::block_on(&env, checkpoint.run()).unwrap();
