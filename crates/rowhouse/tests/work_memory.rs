@@ -21,6 +21,15 @@ async fn one(client: &Client, sql: &str) -> String {
     rows(client, sql).await[0].get(0).expect("not null").to_owned()
 }
 
+/// As [`one`]: three queries of a tenant at a time may find nothing left of what it is assured for the merge of one of them, which fails by itself and can be tried again.
+async fn one_when_there_is_memory(client: &Client, sql: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = client.simple_query(sql).await {
+        let is_memory = error.code() == Some(&SqlState::OUT_OF_MEMORY);
+        assert!(is_memory && Instant::now() < until, "{sql}: {error:?}");
+    }
+}
+
 async fn fill(owner: &Client) {
     let tables = format!(
         "CREATE TABLE t (n int PRIMARY KEY, k text, pad text);
@@ -178,7 +187,7 @@ fn promised_working_memory_is_there_beside_neighbours_who_want_it_all() {
             let neighbour = server.owner("other").await;
             neighbours.push(tokio::spawn(async move {
                 for query in LARGE {
-                    one(&neighbour, query).await;
+                    one_when_there_is_memory(&neighbour, query).await;
                 }
             }));
         }
