@@ -43,6 +43,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--tenants", type=int, default=20)
     parser.add_argument("--clients", type=int, default=1, help="of each tenant")
+    parser.add_argument("--warehouses", type=int, default=1, help="of each tenant")
     parser.add_argument("--scale", type=float, default=0.1, help="part of TPC-C's population")
     parser.add_argument("--memory", default="512MiB", help="the server's memory for pages")
     parser.add_argument("--log-limit", default="1GiB")
@@ -51,7 +52,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = servers.parse(parser)
     length = arguments.minutes * 60
-    load = ["tpcc", "--tenants", arguments.tenants, "--prefix", "long", "--warehouses", 1, "--scale", arguments.scale,
+    load = ["tpcc", "--tenants", arguments.tenants, "--prefix", "long", "--warehouses", arguments.warehouses, "--scale", arguments.scale,
             "--clients", arguments.clients, "--seed", arguments.seed]
     samples = []
     with servers.folder("sustained") as folder, servers.running(servers.Rowhouse(
@@ -87,7 +88,7 @@ def main():
                  f"{grown:.3f}{servers.met(grown, FLAT)}", f"at most {FLAT}"])
     rows.append(["data files", f"{first['data'] / 1e6:,.0f} MB", f"{last['data'] / 1e6:,.0f} MB", "", ""])
     rows.append(["written to disk", f"{first['written'] / 1e6:,.1f} MB/s", f"{last['written'] / 1e6:,.1f} MB/s", "", ""])
-    head = [f"TPC-C, {arguments.tenants} tenants, {arguments.minutes:g} min, {arguments.memory}, seed {arguments.seed}",
+    head = [f"TPC-C, {arguments.tenants} tenants of {arguments.warehouses} warehouses, {arguments.minutes:g} min, {arguments.memory}, seed {arguments.seed}",
             f"first {width / 60:.1f} min", f"last {width / 60:.1f} min", "ratio", ""]
     servers.finish(arguments, {"samples": samples, "tpmc": report["tpmc"]}, servers.table(head, rows))
 
