@@ -29,8 +29,7 @@ const CREATE: &str = "
 const KEYS: &str = "
     alter table pgbench_branches add primary key (bid);
     alter table pgbench_tellers add primary key (tid);
-    alter table pgbench_accounts add primary key (aid);
-    analyze";
+    alter table pgbench_accounts add primary key (aid)";
 
 /// Which script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,7 +169,8 @@ impl Workload for Pgbench {
     }
 
     async fn complete(&self, client: &Client) -> Result<()> {
-        Ok(client.batch_execute(KEYS).await?)
+        client.batch_execute(KEYS).await?;
+        Ok(client.batch_execute("vacuum analyze").await?)
     }
 
     async fn client(&self, mut connection: Connection, seed: u64, _number: u32) -> Result<Teller> {

@@ -28,7 +28,8 @@ pub trait Workload {
     /// Fills the tables. Equal seeds give equal rows.
     fn fill(&self, client: &Client, seed: u64, progress: Progress<'_>) -> impl Future<Output = Result<()>>;
 
-    /// Makes what comes after the rows: indexes, keys, statistics.
+    /// Makes what comes after the rows: indexes, keys, statistics. Ends with VACUUM, so that on PostgreSQL no page is changed by its first reader
+    /// (hint bits): that would be the load's work in the time that is measured.
     fn complete(&self, client: &Client) -> impl Future<Output = Result<()>>;
 
     /// A client on a connection of its own; a tenant's clients are numbered from 0.

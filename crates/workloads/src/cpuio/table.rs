@@ -119,7 +119,7 @@ impl Workload for Cpuio {
     }
 
     async fn complete(&self, client: &Client) -> Result<()> {
-        Ok(client.batch_execute("analyze cpuio").await?)
+        Ok(client.batch_execute("vacuum analyze cpuio").await?)
     }
 
     async fn client(&self, connection: Connection, seed: u64, _number: u32) -> Result<Querier> {

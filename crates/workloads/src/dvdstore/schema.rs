@@ -41,7 +41,7 @@ pub(super) const AFTER_LOAD: &[&str] = &[
         foreign key (customerid) references customers (customerid) on delete set null",
     "alter table orderlines add constraint fk_orderid
         foreign key (orderid) references orders (orderid) on delete cascade",
-    "analyze",
+    "vacuum analyze",
 ];
 
 /// The categories in the order of their numbers, from 1 on.

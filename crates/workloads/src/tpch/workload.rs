@@ -61,7 +61,7 @@ impl Workload for Tpch {
         for statement in schema::AFTER_LOAD.iter().chain(keys) {
             client.batch_execute(statement).await?;
         }
-        Ok(client.batch_execute("analyze").await?)
+        Ok(client.batch_execute("vacuum analyze").await?)
     }
 
     async fn client(&self, connection: Connection, seed: u64, number: u32) -> Result<Stream> {
