@@ -10,7 +10,7 @@ use super::host::{Host, Policy, Promise};
 use super::stage::Stage;
 use crate::Result;
 use crate::stats;
-use crate::world::clock;
+use crate::world::{clock, process};
 
 /// The tenant that is looked at.
 pub(super) const T1: &str = "t1";
@@ -48,6 +48,8 @@ pub(super) struct Performance {
     pub(super) missed: [Option<f64>; 2],
     /// Cores that the server used over the measured time.
     pub(super) server_cpu: f64,
+    /// Of its one core, what the load of all tenants used over the measured time.
+    pub(super) load_cpu: f64,
     /// Seconds from the beginning at which neighbours arrived.
     pub(super) arrivals: Vec<f64>,
     /// Neighbours whose clients failed, with why.
@@ -126,7 +128,10 @@ impl Script {
         if names.is_empty() {
             self.warm_up(stage, host, promises.t1).await?;
         }
+        let load = || process::cpu_seconds(std::process::id());
+        let (measuring, load_before) = (tokio::time::Instant::now(), load());
         stage.pass(self.measured).await;
+        let load_cpu = (load() - load_before) / measuring.elapsed().as_secs_f64();
         let ended_us = clock::now_us();
         let measured_us = self.measured.as_micros() as u64;
         let samples = sampler.finish();
@@ -145,6 +150,7 @@ impl Script {
             share: samples.tenant_rate(T1, from_us, ended_us, |counts| counts.cpu_seconds).unwrap_or(0.0),
             missed,
             server_cpu: samples.rate(from_us, ended_us, |sample| sample.server_cpu_seconds).unwrap_or(0.0),
+            load_cpu,
             arrivals,
             failures,
         })

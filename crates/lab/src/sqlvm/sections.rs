@@ -1,6 +1,7 @@
 //! What figure 5 and table 1 come to, as sections of the report.
 
 use super::performance::{Performance, Script, median_run, rates};
+use super::stage::LOAD_BUSY;
 use crate::report::{Level, Mark, Plot, Section, Series, Table, Verdict, figure, percent};
 use crate::stats;
 
@@ -61,7 +62,8 @@ pub(super) fn arrivals(script: &Script, columns: &[Column], id: &str, title: &st
         ..Section::default()
     };
     let paper = (id == "figure-5").then_some(["49 % of the processor", "23 %", "27 %", ""].as_slice());
-    isolation_verdicts(columns, &mut section, paper.is_some(), ended(&columns[0]).as_deref());
+    let void = ended(&columns[0]).or(waited(columns));
+    isolation_verdicts(columns, &mut section, paper.is_some(), void.as_deref());
     section.plots.extend(throughput_plot(script, columns, "T1's transactions a second"));
     section.plots.extend(cpu_plot(script, columns));
     section.tables.push(throughput_table("With all there", columns, paper));
@@ -87,7 +89,7 @@ pub(super) fn crowd(script: &Script, columns: &[Column]) -> Section {
         ),
         ..Section::default()
     };
-    let void = ended(&columns[0]).or(idle(&columns[0]));
+    let void = ended(&columns[0]).or(idle(&columns[0])).or(waited(columns));
     isolation_verdicts(columns, &mut section, false, void.as_deref());
     let [kept, max_only, best_effort, alone] = [0, 1, 2, 3].map(|index| columns[index].median());
     for (kind, paper) in TABLE_1 {
@@ -109,6 +111,10 @@ pub(super) fn crowd(script: &Script, columns: &[Column]) -> Section {
     section.tables.extend(latency_table(columns, true));
     let times = |other: &Performance| figure(stats::share(kept.rate(), other.rate()));
     section.notes = failures(columns);
+    for column in &columns[1..3] {
+        let why = ended(column).or(idle(column));
+        section.notes.extend(why.map(|why| format!("The run under {} is void: {why}.", column.name)));
+    }
     section.notes.push(format!(
         "With reservations T1's throughput is {} times that with limits only and {} times that with best effort; the paper has 6 \
          times both.",
@@ -130,6 +136,14 @@ fn ended(column: &Column) -> Option<String> {
     Some(format!("a neighbour's clients ended early: {why}"))
 }
 
+/// Why T1 may have waited for the load instead of the server, with its neighbours there or alone, if it may.
+fn waited(columns: &[Column]) -> Option<String> {
+    let of = [&columns[0], &columns[columns.len() - 1]];
+    let most = of.into_iter().map(|column| column.median().load_cpu).fold(0.0, f64::max);
+    (most >= LOAD_BUSY)
+        .then(|| format!("the load used {} of its core: clients waited for themselves", percent(most, false)))
+}
+
 /// That T1 keeps its throughput and its processor; `void` is why the run says nothing of it.
 fn isolation_verdicts(columns: &[Column], section: &mut Section, with_share: bool, void: Option<&str>) {
     let (kept, alone) = (columns[0].median(), columns[columns.len() - 1].median());
@@ -148,12 +162,16 @@ fn isolation_verdicts(columns: &[Column], section: &mut Section, with_share: boo
             .unless(t1_failed.or(void))
             .beside(if with_share { "49 % of 50 %" } else { "" }),
     );
-    if let Some(cpu) = kept.missed[0] {
-        let demand =
-            "With reservations T1 missed at most 0.05 of the processor that it was owed, by the ledger";
-        let measured = percent(cpu, false);
-        section.verdicts.push(Verdict::of(demand, measured, cpu <= 1.0 - KEPT).unless(void));
-    }
+    let missed = kept.missed[0];
+    let silent = missed.is_none().then_some("the ledger says nothing of T1");
+    section.verdicts.push(
+        Verdict::of(
+            "With reservations T1 missed at most 0.05 of the processor that it was owed, by the ledger",
+            missed.map_or("no row".into(), |missed| percent(missed, false)),
+            missed.is_some_and(|missed| missed <= 1.0 - KEPT),
+        )
+        .unless(void.or(silent)),
+    );
 }
 
 /// T1's throughput over time under each policy; nothing where there are no runs.
@@ -220,6 +238,7 @@ pub(super) fn throughput_table(title: &str, columns: &[Column], paper: Option<&[
         "T1 missed of what it was owed: processor",
         "I/O",
         "the server's processor",
+        "the load's",
         "the paper's T1",
     ];
     let mut table = Table::new(title, &head);
@@ -236,6 +255,7 @@ pub(super) fn throughput_table(title: &str, columns: &[Column], paper: Option<&[
             missed(0),
             missed(1),
             percent(run.server_cpu, false),
+            percent(run.load_cpu, false),
             paper
                 .and_then(|paper| paper.get(index))
                 .filter(|text| !text.is_empty())
@@ -313,6 +333,7 @@ mod tests {
             share: 0.5,
             missed: [Some(0.0); 2],
             server_cpu: 1.0,
+            load_cpu: 0.5,
             arrivals: Vec::new(),
             failures: failures.iter().map(|why| (*why).to_owned()).collect(),
         };
@@ -328,5 +349,20 @@ mod tests {
         };
         assert_eq!(outcomes(&[]), [Outcome::Met; 3]);
         assert_eq!(outcomes(&["n2: the connection broke"]), [Outcome::Void; 3]);
+    }
+
+    #[test]
+    fn a_load_that_is_busy_and_a_ledger_that_is_silent_show_nothing() {
+        let outcomes = |change: fn(&mut Performance), changed: usize| {
+            let (mut columns, mut section) = ([run(&[]), run(&[])], Section::default());
+            change(&mut columns[changed].runs[0]);
+            isolation_verdicts(&columns, &mut section, false, waited(&columns).as_deref());
+            section.verdicts.iter().map(|verdict| verdict.outcome).collect::<Vec<_>>()
+        };
+        use Outcome::{Met, Void};
+        for with in 0..2 {
+            assert_eq!(outcomes(|run| run.load_cpu = 0.95, with), [Void; 3]);
+        }
+        assert_eq!(outcomes(|run| run.missed = [None; 2], 0), [Met, Met, Void]);
     }
 }

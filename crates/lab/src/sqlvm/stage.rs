@@ -14,6 +14,9 @@ use crate::world::machine::Machine;
 use crate::world::process::Scheduling;
 use crate::world::{Cores, clock, pinning, rowhouse};
 
+/// More of a core used by the load, which is one thread, and clients waited for themselves.
+pub(super) const LOAD_BUSY: f64 = 0.9;
+
 /// An experiment that is under way.
 pub(super) struct Stage {
     pub(super) options: Options,

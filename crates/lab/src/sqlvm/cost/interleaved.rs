@@ -10,7 +10,7 @@ use crate::Result;
 use crate::report::{Series, Verdict, figure, percent};
 use crate::sqlvm::actors::Acting;
 use crate::sqlvm::host::Host;
-use crate::sqlvm::stage::Stage;
+use crate::sqlvm::stage::{LOAD_BUSY, Stage};
 use crate::stats;
 use crate::world::process;
 
@@ -20,8 +20,6 @@ pub(super) const COST_MAX: f64 = 0.02;
 const SETTLE_SECONDS: f64 = 2.0;
 /// Of a window. What a transaction costs on a shared machine drifts by a fifth within a minute: many short ones say more than few long ones.
 const SECONDS: f64 = 3.0;
-/// More of a core used by the load, which is one thread, and clients waited for themselves.
-pub(super) const LOAD_BUSY: f64 = 0.9;
 /// How many rounds of a full run; a shorter one has fewer, of shorter windows.
 const ROUNDS: f64 = 36.0;
 pub(super) const ROUNDS_MIN: usize = 4;

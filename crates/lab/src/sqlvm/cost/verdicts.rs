@@ -1,9 +1,10 @@
 //! Whether the others noticed an attack.
 
 use super::attacks::Attack;
-use super::interleaved::{LOAD_BUSY, ROUNDS_MIN};
+use super::interleaved::ROUNDS_MIN;
 use crate::report::{Verdict, percent};
 use crate::sqlvm::careless::Ended;
+use crate::sqlvm::stage::LOAD_BUSY;
 use crate::stats;
 
 /// What an attack may cost the others, of their throughput and of their p99.
