@@ -41,7 +41,7 @@ struct Other {
     name: &'static str,
     actor: Actor,
     clients: usize,
-    /// Cores promised, which is also the most.
+    /// Cores promised.
     cpu: f64,
     memory_mib: u64,
 }
@@ -56,11 +56,12 @@ fn others(stage: &Stage) -> Result<[Other; 2]> {
 }
 
 impl Other {
-    /// Its reservation of processor time is its limit, with and without the hostile tenant: nothing else differs.
-    fn promise(&self) -> Promise {
+    /// By itself it has its reservation of processor time and no more, as T1 has in figure 5 and table 1; beside the hostile tenant it has no limit, as
+    /// T1 beside its neighbours.
+    fn promise(&self, is_attacked: bool) -> Promise {
         Promise {
             cpu: Some(self.cpu),
-            cpu_max: Some(self.cpu),
+            cpu_max: (!is_attacked).then_some(self.cpu),
             iops: Some(1_000),
             memory_mib: Some(self.memory_mib),
             work_memory_mib: Some(16),
@@ -117,7 +118,7 @@ impl Scene {
         for other in &others {
             host.create(other.name).await?;
             other.actor.load(stage, &host.url(other.name)).await?;
-            host.promise(other.name, other.promise(), 1).await?;
+            host.promise(other.name, other.promise(false), 1).await?;
         }
         let create =
             format!("create tenant {HOSTILE} with ({HOSTILE_LIMITS}) owner {HOSTILE} password '{PASSWORD}'");
@@ -146,6 +147,9 @@ impl Scene {
     /// What the others do for a time, beside an attack or without.
     async fn window(&self, stage: &Stage, attack: Option<Attack>) -> Result<Window> {
         stage.say(attack.map_or("nobody attacks", Attack::name));
+        for other in &self.others {
+            self.host.promise(other.name, other.promise(attack.is_some()), 1).await?;
+        }
         let (began, (cpu_before, bytes_before)) = (tokio::time::Instant::now(), self.hostile().await?);
         let attacking = match attack {
             Some(attack) => Some(attack.begin(&self.host)?),
@@ -259,8 +263,9 @@ fn section(scene: &Scene, trials: &[Trial], marks: Vec<Mark>, failure: Option<St
         id: "hostile".into(),
         title: "A hostile tenant".into(),
         text: format!(
-            "{}, each with its reservation of processor time as its limit, 1,000 I/Os a second and memory for its data promised, in closed \
-             loops all the time. A third tenant, which is promised nothing and has no limits but {HOSTILE_LIMITS}, attacks in one way after \
+            "{}, each with a reservation of processor time, 1,000 I/Os a second and memory for its data promised, in closed \
+             loops all the time. While nobody attacks, their reservation of processor time is their limit, as it is for T1 alone in figure 5; \
+             beside an attack they have no limit. A third tenant, which is promised nothing and has no limits but {HOSTILE_LIMITS}, attacks in one way after \
              the other, each in several short windows; between two of them it does nothing, and a window is held against the mean of the one \
              before and the one after it. Medians of the windows are told.",
             described.join(" and ")
@@ -349,5 +354,19 @@ fn plot(scene: &Scene, samples: &Samples, marks: Vec<Mark>) -> Plot {
         marks,
         smoothed_over: 1,
         ..Plot::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alone_is_alone_with_the_reservation_as_its_limit() {
+        let other =
+            Other { name: "reads", actor: Actor::select_only(1), clients: 4, cpu: 0.2, memory_mib: 64 };
+        let (alone, attacked) = (other.promise(false), other.promise(true));
+        assert_eq!((alone.cpu, alone.cpu_max), (Some(0.2), Some(0.2)));
+        assert_eq!(attacked, Promise { cpu_max: None, ..alone });
     }
 }
