@@ -22,8 +22,9 @@ const TENANT_MIB: u64 = 2;
 const SERVER_MEMORY: &str = "4GiB";
 /// Look-ups find one row each, so that there is as little work and as much deciding as can be.
 const ROWS: u64 = 1_000;
-/// Of a computation: some 0.6 ms.
-const CPU_ROUNDS: u32 = 2_000;
+/// Of a computation: some 0.15 ms, less than a quarter of a millisecond, after which a call is suspended. Of 500 that are longer, more would be suspended than
+/// a worker keeps stacks for; the others would run to their end, for longer than the quantum that may be missed.
+const CPU_ROUNDS: u32 = 500;
 const SECONDS: f64 = 60.0;
 /// Until all clients are at work.
 const SETTLE_SECONDS: f64 = 5.0;
@@ -33,6 +34,10 @@ const MISSED_MAX: f64 = 0.000_5;
 const MISSED_PART_MAX: f64 = 0.01;
 /// Less of the server's cores in use, and nothing had to be kept.
 const BUSY: f64 = 0.95;
+/// Of the least that is promised, less wanted by a tenant, and its promise was hardly tried.
+const WANTED_MIN: f64 = 0.9;
+/// Seconds that a tenant may have no rows of: intervals that are cut at both ends, and one that is late.
+const SILENT_SECONDS_MAX: f64 = 3.0;
 const RULES: [&str; 2] = ["policy best_effort", "policy reservations"];
 
 /// What was owed and missed while all tenants computed.
@@ -48,6 +53,8 @@ struct Kept {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Owed {
+    /// That there are rows of.
+    seconds: f64,
     demanded: f64,
     given: f64,
     missed: f64,
@@ -167,6 +174,7 @@ fn owed(rows: &[ledger::Row]) -> Vec<Owed> {
     let mut tenants: std::collections::BTreeMap<&str, Owed> = std::collections::BTreeMap::new();
     for row in rows.iter().filter(|row| row.tenant.starts_with('t')) {
         let owed = tenants.entry(&row.tenant).or_default();
+        owed.seconds += (row.ended_us - row.began_us) as f64 / 1e6;
         owed.demanded += row.demanded;
         owed.given += row.given;
         owed.missed += row.missed;
@@ -175,13 +183,22 @@ fn owed(rows: &[ledger::Row]) -> Vec<Owed> {
     tenants.into_values().collect()
 }
 
-fn verdicts(kept: &Kept, tenants: u64) -> Vec<Verdict> {
-    let silent = (kept.tenants.len() as u64) < tenants;
-    let void = if silent {
-        Some(format!("the ledger has rows of {} of {tenants} tenants", kept.tenants.len()))
-    } else {
-        (kept.busy < BUSY).then(|| format!("the server used {} of its cores", percent(kept.busy, false)))
-    };
+/// Why it was no test of promises of which the least is so many cores, if it was none.
+fn says_nothing(kept: &Kept, tenants: u64, least: f64) -> Option<String> {
+    let told = kept.tenants.iter().filter(|owed| owed.seconds >= kept.seconds - SILENT_SECONDS_MAX).count();
+    if (told as u64) < tenants {
+        return Some(format!("the ledger has rows of all the time of {told} of {tenants} tenants"));
+    }
+    let wanted = kept.tenants.iter().map(|owed| stats::share(owed.demanded, owed.seconds));
+    let wanted = wanted.fold(f64::INFINITY, f64::min);
+    if wanted < WANTED_MIN * least {
+        return Some(format!("a tenant wanted {} ms a second only", figure(wanted * 1e3)));
+    }
+    (kept.busy < BUSY).then(|| format!("the server used {} of its cores", percent(kept.busy, false)))
+}
+
+fn verdicts(kept: &Kept, tenants: u64, least: f64) -> Vec<Verdict> {
+    let void = says_nothing(kept, tenants, least);
     let most = kept.tenants.iter().map(|owed| owed.missed_most).fold(0.0, f64::max);
     let part = kept.tenants.iter().map(|owed| stats::share(owed.missed, owed.demanded)).fold(0.0, f64::max);
     let verdicts = [
@@ -205,7 +222,7 @@ fn verdicts(kept: &Kept, tenants: u64) -> Vec<Verdict> {
 
 fn section(crowd: &Crowd, kept: &Kept, cost: &Interleaved) -> Section {
     let tenants = crowd.tenants;
-    let mut verdicts = verdicts(kept, tenants);
+    let mut verdicts = verdicts(kept, tenants, crowd.shares.cores(tenants));
     verdicts.push(cost.verdict(1, &format!("{tenants} tenants")));
     let of = |value: fn(&Owed) -> f64| stats::summary(&kept.tenants.iter().map(value).collect::<Vec<_>>());
     let mut shares = Table::new(
@@ -320,7 +337,7 @@ mod tests {
         let kept = |missed: [f64; 3], busy: f64, others: usize| {
             let rows = [row("t1", missed[0]), row("t2", missed[1]), row("t1", missed[2]), row("system", 0.5)];
             let kept = Kept { seconds: 2.0, busy, tenants: owed(&rows), others };
-            verdicts(&kept, 2).iter().map(|verdict| verdict.outcome).collect::<Vec<_>>()
+            verdicts(&kept, 2, 0.01).iter().map(|verdict| verdict.outcome).collect::<Vec<_>>()
         };
         assert_eq!(kept([0.0; 3], 1.0, 0), [Met; 3]);
         assert_eq!(kept([0.0, 0.0, 0.000_6], 1.0, 1), [Missed; 3]);
@@ -328,6 +345,14 @@ mod tests {
         assert_eq!(kept([0.0, 0.000_4, 0.0], 1.0, 0), [Met, Missed, Met]);
         assert_eq!(kept([0.0; 3], 0.9, 0), [Void; 3]);
         let one = Kept { seconds: 2.0, busy: 1.0, tenants: owed(&[row("t1", 0.0)]), others: 0 };
-        assert_eq!(verdicts(&one, 2)[0].outcome, Void, "a tenant is missing");
+        assert_eq!(verdicts(&one, 2, 0.01)[0].outcome, Void, "a tenant is missing");
+        let rows = [row("t1", 0.0), row("t2", 0.0)];
+        let both = |seconds, least| {
+            let kept = Kept { seconds, busy: 1.0, tenants: owed(&rows), others: 0 };
+            verdicts(&kept, 2, least)[0].outcome
+        };
+        assert_eq!(both(2.0, 0.01), Met);
+        assert_eq!(both(2.0, 0.012), Void, "they wanted less than was promised");
+        assert_eq!(both(10.0, 0.01), Void, "nine seconds are missing");
     }
 }
