@@ -1,5 +1,7 @@
 //! 500 tenants with promises, all of them at work: that each promise is kept, and what it costs to keep them.
 
+use std::time::Duration;
+
 use workloads::cpuio::Cpuio;
 use workloads::load::{Live, Pace};
 use workloads::target::Target;
@@ -26,6 +28,8 @@ const ROWS: u64 = 1_000;
 /// a worker keeps stacks for; the others would run to their end, for longer than the quantum that may be missed.
 const CPU_ROUNDS: u32 = 500;
 const SECONDS: f64 = 60.0;
+/// Of a client between two look-ups: 500 that do not think want more of the load's one thread than it has.
+const THINK: Duration = Duration::from_millis(20);
 /// Until all clients are at work.
 const SETTLE_SECONDS: f64 = 5.0;
 /// Core-seconds that a tenant may miss in an interval: a quantum of a worker.
@@ -99,7 +103,8 @@ pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
     if let Some(why) = acting.failure().await {
         return Err(format!("clients of the crowd ended early: {why}").into());
     }
-    let mut acting = looking_up.act_on(target, endless, Live::default());
+    let thinking = Part::endless(1, Pace::Think(THINK), stage.options.seed);
+    let mut acting = looking_up.act_on(target, thinking, Live::default());
     acting.at_work().await?;
     stage.pass(settle).await;
     let policies = [Policy::BestEffort, Policy::Reservations];
@@ -155,7 +160,7 @@ impl Shares {
     }
 }
 
-async fn kept(stage: &Stage, host: &Host, time: std::time::Duration, workers: usize) -> Result<Kept> {
+async fn kept(stage: &Stage, host: &Host, time: Duration, workers: usize) -> Result<Kept> {
     let (from, cpu) = (clock::now_us(), host.cpu_seconds());
     stage.pass(time).await;
     let (to, cpu) = (clock::now_us(), host.cpu_seconds() - cpu);
@@ -257,7 +262,7 @@ fn section(crowd: &Crowd, kept: &Kept, cost: &Interleaved) -> Section {
         text: format!(
             "{tenants} tenants on a server of {} worker{} on as many cores, {} and {TENANT_MIB} MiB promised to each, {} cores to \
              all together; one client each in a closed loop. First they compute ({}), so that all want more than there is: that \
-             is what was kept. Then they look up one row at a time ({}), under reservations and best_effort in turn, with the same promises: \
+             is what was kept. Then they look up one row at a time ({}), 20 ms after the last answer, so that the load has time left, under reservations and best_effort in turn, with the same promises: \
              that is what it costs.",
             crowd.workers,
             if crowd.workers == 1 { "" } else { "s" },

@@ -1,5 +1,7 @@
 //! What keeping promises costs one tenant that has the server to itself: its processor time a transaction, against keeping none.
 
+use std::time::Duration;
+
 use workloads::load::Pace;
 use workloads::tpcc::{self, Tpcc};
 
@@ -12,7 +14,12 @@ use crate::sqlvm::stage::Stage;
 
 const T1: &str = "t1";
 const SERVER_MEMORY: &str = "8GiB";
+/// Clients of TPC-C, in closed loops.
 const CLIENTS: usize = 8;
+/// Of `pgbench -S`, and what they think: a look-up costs the load, which is one thread, at least as much as the server, so that in closed loops
+/// the load would be what is measured.
+const READERS: usize = 32;
+const READERS_THINK: Duration = Duration::from_millis(1);
 /// What is in force: nothing, then what every server has, then all there is to keep.
 const RULES: [&str; 3] =
     ["policy best_effort", "policy reservations, nothing promised", "policy reservations, promised"];
@@ -36,17 +43,19 @@ pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
     let scale = (stage.options.population_factor * 10.0).ceil() as u32;
     let tpcc =
         Tpcc { scale: tpcc::Scale::new(10, stage.options.population_factor.min(1.0))?, foreign_keys: false };
-    let actors = [Actor::Tpcc(tpcc), Actor::select_only(scale)];
+    let actors = [
+        (Actor::Tpcc(tpcc), CLIENTS, Pace::Closed),
+        (Actor::select_only(scale), READERS, Pace::Think(READERS_THINK)),
+    ];
     stage.will_take(interleaved::length(stage, RULES.len()) * actors.len() as u32);
     let mut found = Vec::new();
-    for actor in actors {
+    for (actor, clients, pace) in actors {
         let host = Host::rowhouse(stage, &["--memory", SERVER_MEMORY]).await?;
         stage.note_setting("Versions", host.label().await?);
         host.create(T1).await?;
         actor.load(stage, &host.url(T1)).await?;
         host.quiet(stage).await?;
-        let mut acting =
-            actor.act(&host.url(T1), Part::endless(CLIENTS, Pace::Closed, stage.options.seed))?;
+        let mut acting = actor.act(&host.url(T1), Part::endless(clients, pace, stage.options.seed))?;
         acting.at_work().await?;
         let measured =
             interleaved::measure(stage, &host, &acting, &RULES, async |rule| put_in_force(&host, rule).await);
@@ -86,7 +95,8 @@ fn section(found: &[(Actor, Interleaved)]) -> Section {
         id: "governor".into(),
         title: "Cost of keeping promises".into(),
         text: format!(
-            "One tenant with {CLIENTS} clients in closed loops: {}. Under best_effort nothing is promised and nothing kept; under \
+            "One tenant: {}; TPC-C with {CLIENTS} clients in closed loops, pgbench -S with {READERS} that think for a millisecond, so that the load \
+             has time left. Under best_effort nothing is promised and nothing kept; under \
              reservations once nothing and once {}. In turn, in short windows while the clients go on; a window is held against \
              the mean of those of best_effort before and after it. Processor time is all of the server's process, so what its own threads do is in it.",
             settings.join(", "),
