@@ -31,6 +31,8 @@ const MISSED_OFF_MAX: f64 = 0.1;
 const BOUND: f64 = 0.9;
 /// Fewer reads are too few to be compared.
 const READS_MIN: f64 = 200.0;
+/// Of the windows that the time has room for, those that samples have to be there of.
+const WINDOWS_MIN: f64 = 0.8;
 
 /// The four workloads, made to wait for pages: each has more data than all have memory, and as many clients as keep it waiting, but
 /// for DVD Store, which wants little.
@@ -274,7 +276,7 @@ fn verdicts(observed: &Observed, section: &mut Section) {
         let read: f64 = found.iter().map(|window| window.issued).sum::<f64>() * WINDOW_SECONDS as f64;
         let given = of_ledger(|row| row.given);
         let off = stats::off(given, read);
-        let few = (read < READS_MIN).then(|| format!("fewer than {READS_MIN} reads in whole windows"));
+        let few = too_few(found.len(), (observed.ended_us - all) / (WINDOW_SECONDS * 1_000_000), read);
         // Windows and intervals begin at different moments: some two seconds of either may be missing.
         let slack = 2.0 * stats::share(read, seconds);
         section.verdicts.push(
@@ -316,6 +318,15 @@ fn verdicts(observed: &Observed, section: &mut Section) {
         .unless(observed.failures.first().map(String::as_str).or(unbound.as_deref()))
         .beside("the same of T2 and T1"),
     );
+}
+
+/// Why windows say nothing, if they do not: `there` of `all` that the time has room for, with so many reads. They end with the first that a sample is
+/// missing of, as where the server was too busy to answer: what came after would be told by nobody.
+fn too_few(there: usize, all: u64, read: f64) -> Option<String> {
+    if (there as f64) < WINDOWS_MIN * all as f64 {
+        return Some(format!("{there} of {all} windows only have samples"));
+    }
+    (read < READS_MIN).then(|| format!("fewer than {READS_MIN} reads in whole windows"))
 }
 
 /// Each tenant while all are there.
@@ -391,4 +402,18 @@ fn causes(observed: &Observed) -> Table {
         table.row(vec![cause.into(), of_cause.len().to_string(), figure(missed)]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_that_end_early_or_have_few_reads_say_nothing() {
+        assert_eq!(too_few(10, 10, 3_000.0), None);
+        assert_eq!(too_few(8, 10, 3_000.0), None);
+        let one = too_few(1, 10, 300.0).expect("a tenth of the time");
+        assert!(one.contains("1 of 10 windows"), "{one}");
+        assert!(too_few(10, 10, 199.0).is_some() && too_few(0, 1, 0.0).is_some());
+    }
 }
