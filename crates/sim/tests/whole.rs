@@ -14,6 +14,17 @@ fn nothing_a_client_was_told_is_lost_by_a_whole_server() {
     assert!(total.moves > 500 && total.bulk > 0, "{total}");
 }
 
+/// Whatever its clients are amid: statements, transactions, copies, logins.
+#[test]
+fn a_whole_server_ends_in_order_amid_the_work_of_its_clients() {
+    let mut total = Tally::default();
+    for seed in 1..=25 {
+        let whole = Whole { stopped_percent: 100, ..Whole::of(seed) };
+        total.add(&whole.run().unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    assert!(total.lives == 75 && total.acknowledged > 50, "{total}");
+}
+
 #[test]
 fn a_whole_server_replays_to_the_same_disk() {
     for seed in 1001..=1006 {

@@ -2,7 +2,7 @@
 //! close and open and move between workers, checkpoints, log, disk, without TLS and without the analytical path.
 //!
 //! Clients of several tenants run the transactions of [`histories`](crate::histories) by the wire protocol, in some lives long work too, hang up and are
-//! cut off. A server's life ends at a random disk operation, its start included, or after a fault; the next one reads all
+//! cut off. A server's life ends at a random disk operation, its start included, or after a fault, or is ended in order amid their work; the next one reads all
 //! objects over the wire. At the end the history of each tenant must be one that its level allows: nothing that
 //! was acknowledged, or shown by a reply, is lost; every data file verifies after each life; no task panics.
 
@@ -22,6 +22,7 @@ use std::task::Poll;
 use base::limits::PAGE_SIZE;
 use base::{ByteCount, Nanos, TenantId};
 use env::sim::World;
+use futures::future::{Either, select};
 use futures::stream::{FuturesUnordered, StreamExt};
 use server::executor::TURN_MAX;
 use server::{Server, ServerConfig, Tls};
@@ -61,6 +62,12 @@ const OVER_PART: u64 = 20;
 const COMMITS_PAGES: u64 = 16;
 /// A life without an end is stuck.
 const LIFE_MAX: Nanos = Nanos::from_secs(3600);
+/// Of a hundred lives in fair weather, so many are ended in order.
+const STOPPED_PERCENT: u64 = 10;
+/// Microseconds after which that begins at the latest, in turn.
+const STOPPED_AFTER: [u64; 3] = [2_000, 20_000, 100_000];
+/// How long it may take: sessions have ten seconds, and what is open is written.
+const STOP_MAX: Nanos = Nanos::from_secs(60);
 
 /// A seed's campaign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +78,8 @@ pub struct Whole {
     pub lying_log: bool,
     /// For the pages of all tenants.
     pub memory: ByteCount,
+    /// Of a hundred lives in fair weather, so many are ended in order amid the work.
+    pub stopped_percent: u64,
     /// Whether troubles, ends and disk operations are printed to the standard error.
     pub traced: bool,
 }
@@ -79,7 +88,8 @@ impl Whole {
     /// The campaign of a seed.
     pub fn of(seed: u64) -> Whole {
         let memory = MEMORY[(seed / 3 % MEMORY.len() as u64) as usize];
-        Whole { seed, lives: crate::plan::LIVES, lying_log: false, memory, traced: false }
+        let (lives, stopped_percent) = (crate::plan::LIVES, STOPPED_PERCENT);
+        Whole { seed, lives, lying_log: false, memory, stopped_percent, traced: false }
     }
 
     /// Runs it. One seed gives one tally, whenever it is run.
@@ -157,12 +167,15 @@ impl<O: Object> Run<O> {
             let weather = Weather::draw(&dice);
             self.trace(&format!("life {}: {weather:?}", self.tally.lives));
             match caught(|| self.live(&dice, weather)) {
+                Ok(()) => {
+                    self.ended_in_order()?;
+                    continue;
+                }
                 Err(Stop::PowerOff | Stop::Fault(_)) => {}
                 // A process that finds its disk gone may die of it.
                 Err(Stop::Violation(what)) if what.starts_with("panicked") && self.world.is_powered_off() => {
                 }
                 Err(violation) => return Err(violation),
-                Ok(()) => unreachable!("a life ends with the power"),
             }
             self.end(&dice)?;
         }
@@ -270,7 +283,11 @@ impl<O: Object> Run<O> {
         Ok(())
     }
 
+    /// A life. It ends with the power or by a fault, which is an error here, or in order.
     fn live(&mut self, dice: &Dice, weather: Weather) -> Result<(), Stop> {
+        if weather == Weather::Fair && !self.whole.lying_log && dice.percent(self.whole.stopped_percent) {
+            return self.live_until_stopped(dice);
+        }
         let full = matches!(weather, Weather::NoRoom(..));
         if !full {
             weather.begin(&self.world);
@@ -291,6 +308,41 @@ impl<O: Object> Run<O> {
             self.world.cut_power_after(1 + dice.below(bound));
         }
         env::block_on(&self.world.env(), self.serve(weather))
+    }
+
+    fn live_until_stopped(&mut self, dice: &Dice) -> Result<(), Stop> {
+        self.start()?;
+        self.bulk_share = self.draw_bulk(dice);
+        let server = self.server.take().expect("just started");
+        env::block_on(&self.world.env(), self.serve_until_stopped(server, dice))
+    }
+
+    /// Clients at work until the server is ended in order. From then on they stand still, amid whatever they were at, with their connections
+    /// open, and what they were not told of by then is not known to them.
+    async fn serve_until_stopped(&self, server: Server, dice: &Dice) -> Result<(), Stop> {
+        let latest = STOPPED_AFTER[dice.below(STOPPED_AFTER.len() as u64) as usize];
+        let time = Nanos::from_micros(dice.below(latest));
+        let serving = std::pin::pin!(self.serve(Weather::Fair));
+        let waiting = std::pin::pin!(env::sleep(time));
+        let _silent = match select(serving, waiting).await {
+            Either::Left((ended, _)) => return ended,
+            Either::Right(((), serving)) => serving,
+        };
+        self.trace("the operator ends the server");
+        let began = self.world.now();
+        let body = Box::new(move || server.stop());
+        let operator = self.world.env().threads.spawn("operator", None, body);
+        let operator = operator.map_err(|error| Stop::failed(&self.world, "starting a thread", error))?;
+        while !operator.is_finished() {
+            env::sleep(Nanos::from_millis(10)).await;
+            let took = self.world.now() - began;
+            require!(
+                took <= STOP_MAX,
+                "the server has not ended {} s after it was told to",
+                took.0 / 1_000_000_000
+            );
+        }
+        Ok(())
     }
 
     /// Clients at work until the power goes or the server is ended.
@@ -353,6 +405,13 @@ impl<O: Object> Run<O> {
             self.breaks.set(self.breaks.get() + 1);
             self.world.disconnect_all();
         }
+    }
+
+    /// Looks at what a life left that was ended in order.
+    fn ended_in_order(&mut self) -> Result<(), Stop> {
+        self.tally.lives += 1;
+        self.check_panics()?;
+        self.verify_files()
     }
 
     /// Ends a life, and looks at what it left.
