@@ -65,6 +65,11 @@ impl WireClient {
         WireClient { world: world.clone(), login, link: None, breaks: breaks.clone(), refuses_queries }
     }
 
+    /// Leaves; what was prepared is prepared anew over the next connection.
+    pub(super) fn hang_up(&mut self) {
+        self.link = None;
+    }
+
     fn unless_expected(&self, error: &SqlError) -> Result<(), Stop> {
         match error.state() {
             SqlState::FEATURE_NOT_SUPPORTED if self.refuses_queries => Ok(()),

@@ -11,6 +11,7 @@ mod client;
 mod copies;
 mod governed;
 mod moves;
+mod shapes;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -39,6 +40,7 @@ use crate::{Dice, Failure, Stop, Tally, require};
 use bulk::{Bulk, Share};
 use client::{Login, WireClient};
 use copies::Copies;
+use shapes::Shape;
 
 pub use governed::{Governed, Kept, Promised};
 
@@ -115,6 +117,8 @@ struct Run<O: Object> {
     bulk: Vec<Bulk>,
     /// What long work the present life has.
     bulk_share: Share,
+    /// Of each tenant, by its place.
+    shapes: Vec<Shape>,
     /// Of the present life.
     server: Option<Server>,
     breaks: Rc<Cell<u64>>,
@@ -134,6 +138,7 @@ impl<O: Object> Run<O> {
             copies: RefCell::default(),
             bulk: (0..tenants).map(|_| Bulk::default()).collect(),
             bulk_share: Share::None,
+            shapes: (0..tenants).map(|_| Shape::default()).collect(),
             server: None,
             breaks: Rc::default(),
             tally: Tally::default(),
@@ -182,6 +187,7 @@ impl<O: Object> Run<O> {
         self.start()?;
         self.attend(Run::read_all)?;
         self.attend(Run::read_bulk)?;
+        self.attend(Run::use_shapes)?;
         self.attend(Run::settle_copies)?;
         self.stop()?;
         for (place, record) in self.records.iter().enumerate() {
@@ -360,6 +366,7 @@ impl<O: Object> Run<O> {
         tasks.push(Box::pin(self.break_connections()));
         tasks.push(Box::pin(self.move_about()));
         tasks.push(Box::pin(self.work_in_bulk()));
+        tasks.push(Box::pin(self.alter_shapes()));
         poll_fn(|cx| {
             loop {
                 match tasks.poll_next_unpin(cx) {
