@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::connection::ServerError;
-use crate::report::{KindReport, Latencies};
+use crate::report::{KindReport, Latencies, LatencySummary};
 use crate::series::Series;
 
 /// When a client begins its next transaction.
@@ -111,7 +111,10 @@ pub struct Tally {
 
 #[derive(Clone, Debug, Default)]
 struct KindTally {
+    /// Of all that began within the measured time.
     latencies: Latencies,
+    /// Those of them that ended within it, which rates are of.
+    ended: u64,
     rolled_back: u64,
     retried: u64,
 }
@@ -138,9 +141,14 @@ impl Tally {
         }
     }
 
-    fn record(&mut self, transaction: &Measured) {
+    /// A transaction that ends after the measured time is slow, or waited for one that was: its latency counts, and nothing else of it.
+    fn record(&mut self, transaction: &Measured, is_in_time: bool) {
         let kind = &mut self.kinds[transaction.kind];
         kind.latencies.record(transaction.latency);
+        if !is_in_time {
+            return;
+        }
+        kind.ended += 1;
         kind.rolled_back += u64::from(transaction.outcome == Outcome::RolledBack);
         self.tenants[transaction.tenant] += 1;
         self.last = self.last.max(transaction.after);
@@ -169,7 +177,7 @@ impl Tally {
     }
 
     pub fn kind_count(&self, kind: usize) -> u64 {
-        self.kinds[kind].latencies.count()
+        self.kinds[kind].ended
     }
 
     pub fn reports(&self, names: &[&'static str]) -> Vec<KindReport> {
@@ -177,7 +185,7 @@ impl Tally {
         kinds
             .map(|(name, kind)| KindReport {
                 name,
-                latency: kind.latencies.summary(),
+                latency: LatencySummary { count: kind.ended, ..kind.latencies.summary() },
                 rolled_back: kind.rolled_back,
                 retried: kind.retried,
             })
@@ -245,9 +253,10 @@ pub async fn run_client(
         let finished = Instant::now();
         let latency = finished - began;
         live.record(latency);
-        if is_warm && finished <= end {
+        if is_warm {
             let mut tally = tally.borrow_mut();
-            tally.record(&Measured { tenant, kind, after: finished - counted_from, latency, outcome });
+            let transaction = Measured { tenant, kind, after: finished - counted_from, latency, outcome };
+            tally.record(&transaction, finished <= end);
             if plan.log {
                 tally.log.push(Logged { finished, latency });
             }
@@ -310,6 +319,30 @@ mod tests {
             tokio::time::sleep(std::mem::take(&mut self.0)).await;
             Ok(Outcome::Committed)
         }
+    }
+
+    /// What would have shown a server that stands still as the run ends.
+    #[test]
+    fn what_ends_after_the_run_has_its_latency_and_no_part_in_the_rate() {
+        let plan = Plan {
+            pace: Pace::Open { per_second: 20.0 },
+            warm_up: Duration::ZERO,
+            run: Duration::from_millis(200),
+            transactions: None,
+            series: None,
+            log: true,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let tally = Rc::new(RefCell::new(Tally::new(1, 1, None)));
+        let client = SlowFirst(Duration::from_millis(400));
+        let running = run_client(client, 0, plan, Instant::now(), Arc::default(), Rc::clone(&tally));
+        runtime.block_on(running).expect("nothing fails");
+        let tally = tally.take();
+        let told = tally.reports(&["one"])[0].latency;
+        assert_eq!((tally.count(), tally.kind_count(0), told.count), (0, 0, 0));
+        // Three were to begin: after 50, 100 and 150 ms.
+        assert_eq!(tally.log.len(), 3);
+        assert!(told.p50_ms >= 340.0 && told.max_ms >= 399.0, "{told:?}");
     }
 
     const HOUR: Duration = Duration::from_secs(3600);

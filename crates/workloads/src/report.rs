@@ -92,6 +92,7 @@ impl Latencies {
 /// A histogram in a few numbers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LatencySummary {
+    /// Of a run's report: of those that ended within the measured time; the others also tell of those that began in it and ended later.
     pub count: u64,
     pub mean_ms: f64,
     /// Standard deviation.
