@@ -33,35 +33,54 @@ BEGUN, ENDED = "rowhouse_snapshot_pause_seconds_count", "rowhouse_checkpoints_to
 POINT_QUERY = "select d_next_o_id from district where d_w_id = 1 and d_id = 1"
 
 
-class Checkpoints(threading.Thread):
-    """Watches the server's checkpoints until told to end: `[(first, last)]` in microseconds since 1970."""
+class Watcher(threading.Thread):
+    """A thread that watches, or disturbs, until told to end (`over`). What it fails by is kept: without it transactions would be taken for undisturbed."""
 
-    def __init__(self, server):
+    def __init__(self):
         super().__init__(daemon=True)
-        self.server, self.spans, self.over = server, [], threading.Event()
+        self.spans, self.over, self.failure = [], threading.Event(), None
 
     def run(self):
+        try:
+            self.watch()
+        except Exception as error:  # Whatever it is, the run says nothing.
+            self.failure = error
+
+
+class Checkpoints(Watcher):
+    """Watches the server's checkpoints: `[(first, last)]` in microseconds since 1970, and how many seconds the whole ones took. One that was under way at
+    the beginning has no first moment, and one at the end no last."""
+
+    def __init__(self, server):
+        super().__init__()
+        self.server, self.took = server, []
+
+    def watch(self):
         found = self.server.metrics()
-        begun, ended, since = found[BEGUN], found[ENDED], None
+        begun, ended, since, last = found[BEGUN], found[ENDED], None, 0
         while not self.over.wait(0.01):
             now, found = time.time_ns() // 1000, self.server.metrics()
             if found[BEGUN] > begun and since is None:
                 since = now - 10_000
-            if found[ENDED] > ended and since is not None:
-                self.spans.append((since, now))
-                since = None
+            if found[ENDED] > ended:
+                if since is not None:
+                    self.took.append((now - since) / 1e6)
+                self.spans.append((last if since is None else since, now))
+                since, last = None, now
             begun, ended = found[BEGUN], found[ENDED]
+        if since is not None:
+            self.spans.append((since, 1 << 62))
 
 
-class Snapshots(threading.Thread):
-    """Takes a snapshot and reads without one by turns until told to end; the 100 ms after each, as `Checkpoints.spans`."""
+class Snapshots(Watcher):
+    """Takes a snapshot and reads without one by turns; the 100 ms after each, as `Checkpoints.spans`."""
 
     def __init__(self, server, every):
-        super().__init__(daemon=True)
+        super().__init__()
         self.connection = server.connect("latency1")
-        self.every, self.spans, self.controls, self.over = every, [], [], threading.Event()
+        self.every, self.controls = every, []
 
-    def run(self):
+    def watch(self):
         while not self.over.wait(self.every * random.uniform(0.8, 1.2)):
             is_snapshot = len(self.spans) == len(self.controls)
             if is_snapshot:
@@ -99,6 +118,8 @@ def run_load(folder, arguments, options, watch, seed):
         servers.finish_bench(process, server, *run)
         watcher.over.set()
         watcher.join(30)
+        if watcher.failure or watcher.is_alive():
+            raise SystemExit(f"void: the run was not watched to its end: {watcher.failure or 'no answer'}")
         return [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()], watcher
 
 
@@ -127,9 +148,9 @@ def main():
             if "checkpoints" in runs:
                 log, watcher = run_load(folder, arguments, ["--log-limit", arguments.log_limit], Checkpoints, seed)
                 inside, outside = split_by_spans(log, watcher.spans)
-                took = [(last - first) / 1e6 for first, last in watcher.spans]
+                took = watcher.took
                 if not took:
-                    raise SystemExit("no checkpoint was due: lower --log-limit or raise --seconds")
+                    raise SystemExit("no whole checkpoint was due: lower --log-limit or raise --seconds")
                 runs["checkpoints"].append({"count": len(took), "checkpoint_s": servers.median(took),
                                             "inside": quantiles(inside), "outside": quantiles(outside),
                                             "transactions": [len(inside), len(outside)]})

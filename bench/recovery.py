@@ -44,6 +44,10 @@ def log_bytes(server):
     return sum(value for name, value in server.metrics().items() if name.startswith("rowhouse_log_durable_bytes_total"))
 
 
+def checkpoints(server):
+    return server.metrics()["rowhouse_checkpoints_total"]
+
+
 def main():
     parser = servers.parser(__doc__, runs=1, gigabytes=0.02, warehouses=1, scale=0.05)
     parser.add_argument("--runs", type=int, default=3)
@@ -65,7 +69,7 @@ def main():
             load = servers.start_bench(server, *big, "--no-load", "--no-check", "--warm-up", 0, "--seconds", 3600)
             while log_bytes(server) < arguments.gigabytes * 1e9:
                 time.sleep(0.2)
-            written = log_bytes(server) / 1e9
+            written, published = log_bytes(server) / 1e9, checkpoints(server)
             server.kill()
             load.communicate()
             began = time.monotonic()
@@ -85,13 +89,14 @@ def main():
             if server.is_analytic():
                 say("  checking the consistency conditions")
                 servers.bench(server, *big, "--no-load", "--warm-up", 0, "--seconds", 0)
-        results.append({"gigabytes": written, "seconds": recovered, "others_first": first, "others_longest": longest,
+        results.append({"gigabytes": written, "checkpoints": published, "seconds": recovered, "others_first": first, "others_longest": longest,
                         "others_answers": sum(asker.answers for asker in askers)})
         say(f"  {written:.2f} GB of log, {recovered:.2f} s; others: first answer after {first:.3f} s, longest wait {longest:.3f} s")
     middle = {key: servers.median([run[key] for run in results]) for key in results[0]}
     rate = servers.median([run["seconds"] / run["gigabytes"] for run in results])
     rows = [
         ["log to be replayed", f"{middle['gigabytes']:.2f} GB", ""],
+        ["checkpoints before the kill, which leave less to be replayed", f"{middle['checkpoints']:.0f}", "0"],
         ["start of the process to the tenant's first answer", f"{middle['seconds']:.2f} s", ""],
         ["a GB of log", f"{rate:.2f} s{servers.met(rate, FLOOR)}", f"{FLOOR:g} s"],
         ["4 other tenants meanwhile: first answer of the last of them", f"{1e3 * middle['others_first']:.0f} ms", ""],

@@ -311,7 +311,8 @@ def latencies_beside(server, load, arguments, statement):
             if process.poll() is not None:
                 break
         if time.time() - began > arguments.longest:
-            say(f"  the statement outlasted the load of {arguments.longest:g} s (--longest)")
+            process.kill()
+            sys.exit(f"void: the statement outlasted the load of {arguments.longest:g} s (--longest): nothing was measured beside its end")
         report = finish_bench(process, server, *run)
         log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
     first = report["measured_from_us"]
