@@ -350,15 +350,15 @@ impl MemoryBudget {
         bytes >= self.limit / 8 * eighths && own.0 * tenants * 2 >= bytes
     }
 
-    /// Whether a tenant with `own` bytes of changed pages is to be checkpointed because all together have three eighths of the limit.
+    /// Whether a tenant with `own` bytes of changed pages is to be checkpointed because all together have half of the limit.
     pub fn is_dirty_together(&self, own: ByteCount) -> bool {
-        own.0 > 0 && self.is_dirty_part(own, 3)
+        own.0 > 0 && self.is_dirty_part(own, 4)
     }
 
-    /// Whether its writers are to wait for that, because all together have half of the limit: what statements hold has a
+    /// Whether its writers are to wait for that, because all together have five eighths of the limit: what statements hold has a
     /// quarter, and the rest is everybody's.
     pub fn is_too_dirty_together(&self, own: ByteCount) -> bool {
-        own.0 > 0 && self.is_dirty_part(own, 4)
+        own.0 > 0 && self.is_dirty_part(own, 5)
     }
 
     /// Whether there is room for one more page at this moment.
@@ -441,13 +441,13 @@ mod tests {
         let mib = ByteCount::from_mib;
         assert!(!budget.is_dirty_together(mib(20)), "nobody has met any");
         budget.note_dirty(0, mib(20), 1);
-        budget.note_dirty(1, mib(4), 2);
-        // 24 of 64 MiB, 8 on average.
+        budget.note_dirty(1, mib(13), 2);
+        // 33 of 64 MiB, 11 on average.
         assert!(budget.is_dirty_together(mib(20)) && !budget.is_too_dirty_together(mib(20)));
-        assert!(!budget.is_dirty_together(mib(2)) && !budget.is_dirty_together(ByteCount(0)));
-        budget.note_dirty(1, mib(12), 2);
-        assert!(budget.is_too_dirty_together(mib(20)) && budget.is_too_dirty_together(mib(6)));
-        assert!(!budget.is_too_dirty_together(mib(5)));
+        assert!(!budget.is_dirty_together(mib(5)) && !budget.is_dirty_together(ByteCount(0)));
+        budget.note_dirty(1, mib(22), 2);
+        assert!(budget.is_too_dirty_together(mib(20)) && budget.is_too_dirty_together(mib(7)));
+        assert!(!budget.is_too_dirty_together(mib(6)));
         budget.note_dirty(0, ByteCount(0), 0);
         assert!(!budget.is_dirty_together(mib(6)));
     }
