@@ -34,10 +34,11 @@ impl LimitBucket {
         period_start(self.paid_at.load(Relaxed))
     }
 
-    /// Takes `time`, which is work divided by the limit's rate. The part of it that is forgiven is given back.
-    pub(super) fn take(&self, now: u64, time: u64) -> u64 {
+    /// Takes `time`, which is work divided by the limit's rate. The work took `lasted` until now: refills that came meanwhile pay for it, too. The part
+    /// of it that is forgiven is given back.
+    pub(super) fn take(&self, now: u64, lasted: u64, time: u64) -> u64 {
         let start = period_start(now);
-        self.paid_at.fetch_max(start, Relaxed);
+        self.paid_at.fetch_max(start.saturating_sub(period_start(lasted)), Relaxed);
         let paid_at = self.paid_at.fetch_add(time, Relaxed) + time;
         let forgiven = paid_at.saturating_sub(start + REFILL_PERIOD + DEBT_TIME_MAX).min(time);
         if forgiven > 0 {
@@ -130,9 +131,9 @@ mod tests {
         let bucket = LimitBucket::default();
         let now = 100 * MS;
         assert!(bucket.allows(now, 0));
-        assert_eq!(bucket.take(now, 9 * MS), 0);
+        assert_eq!(bucket.take(now, 0, 9 * MS), 0);
         assert!(bucket.allows(now, MS - 1) && !bucket.allows(now, MS));
-        assert_eq!(bucket.take(now, 16 * MS), 0);
+        assert_eq!(bucket.take(now, 0, 16 * MS), 0);
         assert!(!bucket.allows(now, 0));
         assert_eq!((bucket.debt(now), bucket.allowed_at()), (15 * MS, 120 * MS));
         assert!(!bucket.allows(119 * MS, 0));
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn idle_limit_gathers_one_period_at_most() {
         let bucket = LimitBucket::default();
-        bucket.take(1000 * MS, 10 * MS);
+        bucket.take(1000 * MS, 0, 10 * MS);
         assert!(!bucket.allows(1009 * MS, 0));
         assert!(bucket.allows(1010 * MS, 10 * MS - 1));
     }
@@ -150,13 +151,13 @@ mod tests {
     #[test]
     fn debt_stays_the_same_work_when_the_rate_changes() {
         let bucket = LimitBucket::default();
-        bucket.take(0, 4 * MS);
+        bucket.take(0, 0, 4 * MS);
         assert_eq!(bucket.rescale(0, |time| 100 * time), 0);
         assert!(
             bucket.allows(0, 6 * MS - 1) && !bucket.allows(0, 6 * MS),
             "what is left of the bucket stays that part"
         );
-        bucket.take(0, 10 * MS);
+        bucket.take(0, 0, 10 * MS);
         assert_eq!(bucket.rescale(0, |time| 100 * time), 0);
         assert_eq!(bucket.debt(0), 400 * MS);
         assert_eq!(bucket.rescale(0, |time| 3 * time), 200 * MS);
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn debt_beyond_the_bound_is_forgiven() {
         let bucket = LimitBucket::default();
-        let forgiven = bucket.take(0, 5_000 * MS);
+        let forgiven = bucket.take(0, 0, 5_000 * MS);
         assert_eq!(forgiven, 5_000 * MS - REFILL_PERIOD - DEBT_TIME_MAX);
         assert_eq!(bucket.debt(0), DEBT_TIME_MAX);
     }
@@ -179,7 +180,7 @@ mod tests {
         let now = 50 * MS;
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..1000).for_each(|_| assert_eq!(bucket.take(now, 50_000), 0)));
+                scope.spawn(|| (0..1000).for_each(|_| assert_eq!(bucket.take(now, 0, 50_000), 0)));
             }
         });
         assert_eq!(bucket.debt(now), 200 * MS - REFILL_PERIOD);
@@ -188,7 +189,7 @@ mod tests {
     #[test]
     fn clock_set_back_stops_nobody_for_longer_than_the_bound() {
         let bucket = LimitBucket::default();
-        bucket.take(3_600_000 * MS, MS);
+        bucket.take(3_600_000 * MS, 0, MS);
         bucket.clamp(0);
         assert!(bucket.allows(REFILL_PERIOD + DEBT_TIME_MAX, 0));
     }

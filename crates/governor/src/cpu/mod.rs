@@ -257,7 +257,8 @@ impl CpuScheduler {
         standing.shared.used.fetch_add(used.0, Relaxed);
         standing.charged += used.0;
         if let Some(limit) = standing.limit {
-            let forgiven = standing.shared.limit.take(real_now, limit.time_for_at_least(used.0));
+            let time = limit.time_for_at_least(used.0);
+            let forgiven = standing.shared.limit.take(real_now, used.0, time);
             if forgiven > 0 {
                 standing.shared.forgiven.fetch_add(limit.work_in(forgiven), Relaxed);
             }

@@ -56,6 +56,17 @@ fn limit_holds_for_polls_of_a_few_microseconds() {
 }
 
 #[test]
+fn limit_allows_polls_of_many_refills_as_much_as_short_ones() {
+    for (max, poll) in [(250, 200 * MS), (500, 200 * MS), (1000, 200 * MS), (500, 15 * MS)] {
+        let mut world = World::new(1, vec![Tenant::busy(0).at_most(max).polling(poll, poll)], 5);
+        world.run_until(10 * SECOND);
+        let due = u64::from(max) * 10 * MS;
+        assert!(world.used(0).abs_diff(due) <= poll + REFILL, "{max}, {poll}: {}", world.used(0));
+        world.check_limit(0, poll);
+    }
+}
+
+#[test]
 fn limit_of_the_tenant_holds_over_its_workers_together() {
     let tenants = vec![Tenant::busy(0).at_most(1500).also_on(1, Load::Busy).also_on(2, Load::Busy)];
     let mut world = World::new(3, tenants, 5);

@@ -379,7 +379,8 @@ impl World {
         worker.feed.used(id(tenant), Nanos(used), Nanos(end));
         self.charges.push(Charge { tenant, end, used });
         if self.limits_in_force && self.tenants[tenant].promise.max.is_some() {
-            self.refill(tenant, end);
+            // What came while the poll went on pays for it.
+            self.refill(tenant, end - used / REFILL * REFILL);
             self.tokens[tenant].milli_nanos -= i128::from(used) * 1000;
         }
     }
