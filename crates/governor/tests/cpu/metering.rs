@@ -348,7 +348,7 @@ fn what_is_missed_while_the_server_held_a_tenant_up_is_the_systems_doing() {
     assert_eq!(cause_of(15 * MS), Some(Cause::Neighbour));
 }
 
-/// A tenant with a limit that is its reservation, half a core, with a task all the time; what it was given each second.
+/// A tenant with a limit that is its reservation, half a core, with a task all the time; what it was given each second, from its beginning.
 fn missed_of(given: &[u64]) -> Vec<(u64, u64)> {
     missed_where(true, given)
 }
@@ -362,7 +362,9 @@ fn missed_where(limits_held: bool, given: &[u64]) -> Vec<(u64, u64)> {
     feed.tasks(id(0), 1, Nanos(0));
     let mut rows = Vec::new();
     for (second, given) in (1..).zip(given) {
-        feed.used(id(0), Nanos(*given * MS), Nanos(second * SECOND));
+        for ms in 1..=*given {
+            feed.used(id(0), Nanos(MS), Nanos((second - 1) * SECOND + ms * MS));
+        }
         rows.extend(collect(&mut audit, second * SECOND));
     }
     assert!(rows.iter().all(|row| row.demanded.saturating_sub(row.given) == row.missed));
@@ -381,6 +383,33 @@ fn what_a_tenants_own_limit_kept_from_it_is_not_missed() {
     assert_eq!(missed_where(false, &[900, 100, 500]), [(0, 400), (400, 0), (0, 0)]);
     // A limit stops nobody for longer than a second, with what a bucket holds.
     assert_eq!(missed_of(&[1000, 1000, 1000, 0, 490]), [(0, 500), (0, 500), (0, 500), (0, 0), (5, 0)]);
+}
+
+#[test]
+fn what_a_limit_kept_from_who_had_rested_is_not_missed() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    let half = CpuTerms { max: Some(MilliCores(500)), ..terms(500) };
+    meters.set_terms(id(0), half, Nanos(0));
+    // As the scheduler gives it: 5 ms at the beginning of each 10.
+    let by_its_limit = |feed: &mut CpuFeed, from: u64, to: u64| {
+        for at in (from..to).step_by(10) {
+            feed.used(id(0), Nanos(5 * MS), Nanos((at + 5) * MS));
+        }
+    };
+    let mut row_at = |end: u64| {
+        let row = collect(&mut audit, end)[0];
+        (row.demanded / MS, row.missed / MS)
+    };
+    // A call of 200 ms in the last 200 ms of a second: 100 of them are beyond the limit.
+    feed.tasks(id(0), 1, Nanos(800 * MS));
+    feed.used(id(0), Nanos(200 * MS), Nanos(SECOND));
+    assert_eq!(row_at(SECOND), (100, 0));
+    by_its_limit(&mut feed, 1200, 2000);
+    assert_eq!(row_at(2 * SECOND), (400, 0), "it was stopped for 200 ms");
+    by_its_limit(&mut feed, 2000, 2800);
+    assert_eq!(row_at(3 * SECOND), (500, 100), "it was not");
 }
 
 #[test]

@@ -11,8 +11,6 @@ use crate::meter::{Cause, LedgerRow, Resource, end_of_interval};
 use crate::promise::MilliCores;
 
 const ONE_CORE: MilliCores = MilliCores(1000);
-/// How long a limit stops a tenant at most for what it took beyond it: more is forgiven. With the part of its bucket that it could take besides.
-const LIMIT_DEBT_MAX: Nanos = Nanos::from_millis(1_010);
 
 /// Makes the rows of processor time. One a server, used by one thread.
 pub struct CpuAudit {
@@ -40,7 +38,7 @@ struct Record {
     owed: MilliCoreNanos,
     /// May be below zero for a while: time is taken back after it was told.
     used: i64,
-    /// What it took beyond its limit in the intervals before and has not paid for: its limit may stop it for so much.
+    /// What it had taken beyond its limit when the interval began and not paid for: its limit may stop it for so much.
     ahead: u64,
     /// The audit's demand when the interval began.
     demand: Arc<Demand>,
@@ -269,12 +267,12 @@ impl Record {
         let given = u64::try_from(self.used).unwrap_or(0);
         self.used = self.used.min(0);
         let ahead = self.ahead;
-        self.ahead = match in_force.terms.max.filter(|_| unlimited == Nanos(0) && limits_held) {
-            Some(max) => {
-                let most = to_nanos(milli_core_nanos(max, LIMIT_DEBT_MAX));
-                (ahead + given).saturating_sub(allowed).min(most)
+        self.ahead = match limits_held {
+            true => self.meter.tally.ahead(now),
+            false => {
+                self.meter.tally.forgive();
+                0
             }
-            None => 0,
         };
         if active == Nanos(0) && given == 0 {
             return None;

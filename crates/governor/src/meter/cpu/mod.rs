@@ -4,9 +4,9 @@
 //! interval the integral of that, whatever it used beyond it notwithstanding. Example: R = 0.10, ready for 500 ms of the second:
 //! 50 ms are owed; 40 ms given: 10 ms missed. Idle for all of it: nothing is owed. R = 2 with one task all second: 1 s.
 //!
-//! **A limit** stops a tenant for what it took beyond it, and that it did not get meanwhile is no miss: of what it was not given it is owed that much less as it had more in
-//! the intervals before, which its limit remembers for a second. Example: R and limit 0.5, a query that cannot be stopped takes 0.9 of a second and is stopped for 0.8 s of
-//! the next: it has 0.1 of its 0.5, and has missed nothing; 0.05 are 0.05 missed.
+//! **A limit** stops a tenant for what it took beyond it, and that it did not get meanwhile is no miss: of what it was not given it is owed that much less as it had more when
+//! the interval began than its limit had paid for, which it remembers for a second. It pays for what is used from then on, and saves nothing up for who rests. Example: R and
+//! limit 0.5, a query that cannot be stopped takes 0.9 of a second and is stopped for 0.8 s of the next: it has 0.1 of its 0.5, and has missed nothing; 0.05 are 0.05 missed.
 //!
 //! **Several workers.** `min(R, n)` of a sum of tasks is not a sum over workers: a tenant with R = 1 and one task on each of two workers
 //! is owed 1 s a second, not 2, and if the tasks take turns, 1 s too. What each worker could integrate by itself says nothing about
@@ -174,6 +174,7 @@ impl CpuMeters {
         let mut in_force = meter.in_force();
         in_force.advance(now);
         meter.tally.set_reserved(terms.reserved, now);
+        meter.tally.set_max(terms.max, now);
         let before = std::mem::replace(&mut in_force.terms, terms);
         if before.interval != terms.interval {
             self.version.fetch_add(1, Ordering::Release);
@@ -253,7 +254,7 @@ impl CpuFeed {
 
     /// The tenant used processor time until `now`.
     pub fn used(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
-        self.fed(tenant, now).meter.tally.add_used(used);
+        self.fed(tenant, now).meter.tally.add_used(used, now);
         if tenant == TenantId::SYSTEM {
             self.of_system.fetch_add(used.0, Ordering::Relaxed);
         }

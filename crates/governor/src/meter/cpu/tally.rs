@@ -19,6 +19,8 @@ const TIME_HALF: u64 = 1 << (TASKS_SHIFT - 1);
 const STEP_BACK_MIN: u64 = 100_000_000;
 /// So often a cut looks again while a change is under way.
 const CUT_TRIES: usize = 100;
+/// How long a limit stops a tenant at most for what it took beyond it: more is forgiven. With the part of its bucket that it could take besides.
+const LIMIT_DEBT_MAX: Nanos = Nanos::from_millis(1_010);
 
 /// The word, taken apart.
 #[derive(Clone, Copy)]
@@ -58,6 +60,10 @@ impl State {
 pub(super) struct Tally {
     state: AtomicU64,
     reserved: AtomicU32,
+    /// The limit, in thousandths of a core; 0: none.
+    max: AtomicU32,
+    /// When the limit has paid for what was used. It pays for nothing before that is used.
+    paid_at: AtomicU64,
     /// Nanoseconds with a task.
     active: AtomicU64,
     /// Thousandths of a core × nanoseconds. Wraps around; differences over an interval count.
@@ -117,12 +123,61 @@ impl Tally {
         }
     }
 
-    pub(super) fn add_used(&self, used: Nanos) {
+    /// The limit changes. What it has not paid for stays the same work.
+    pub(super) fn set_max(&self, max: Option<MilliCores>, now: Nanos) {
+        let max = max.map_or(0, |max| max.0);
+        let before = self.max.swap(max, Ordering::Relaxed);
+        if before == max {
+            return;
+        }
+        self.pay(|paid_at| match paid_at.checked_sub(now.0) {
+            Some(ahead) if before > 0 && max > 0 => {
+                let time = u128::from(ahead) * u128::from(before) / u128::from(max);
+                now.0 + u64::try_from(time).unwrap_or(u64::MAX).min(LIMIT_DEBT_MAX.0)
+            }
+            _ => paid_at.min(now.0),
+        });
+    }
+
+    fn pay(&self, change: impl Fn(u64) -> u64) {
+        let _ =
+            self.paid_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_at| Some(change(paid_at)));
+    }
+
+    /// In how much time the limit pays for so much; 0 without one.
+    fn time_to_pay(&self, used: Nanos) -> u64 {
+        let max = u64::from(self.max.load(Ordering::Relaxed));
+        used.0.saturating_mul(1000).checked_div(max).unwrap_or(0)
+    }
+
+    /// Processor time was used until `now`.
+    pub(super) fn add_used(&self, used: Nanos, now: Nanos) {
         self.used.fetch_add(used.0, Ordering::Relaxed);
+        let time = self.time_to_pay(used);
+        if time > 0 {
+            let (began, latest) = ((now - used).0, now.0 + LIMIT_DEBT_MAX.0);
+            self.pay(|paid_at| paid_at.max(began).saturating_add(time).min(latest));
+        }
     }
 
     pub(super) fn take_back(&self, unused: Nanos) {
         self.used.fetch_sub(unused.0, Ordering::Relaxed);
+        let time = self.time_to_pay(unused);
+        if time > 0 {
+            self.pay(|paid_at| paid_at.saturating_sub(time));
+        }
+    }
+
+    /// What was used beyond the limit and is not paid for at `now`: for so much the limit may stop the tenant.
+    pub(super) fn ahead(&self, now: Nanos) -> u64 {
+        let time = self.paid_at.load(Ordering::Relaxed).saturating_sub(now.0);
+        let work = u128::from(time) * u128::from(self.max.load(Ordering::Relaxed)) / 1000;
+        u64::try_from(work).unwrap_or(u64::MAX)
+    }
+
+    /// Nobody holds the limit: nothing is to be paid for.
+    pub(super) fn forgive(&self) {
+        self.paid_at.store(0, Ordering::Relaxed);
     }
 
     /// The totals at `now`. `None` while a worker is in the middle of a change (it was preempted there): ask again. One
@@ -184,6 +239,25 @@ mod tests {
         tally.change(0, 1, Nanos(4000));
         tally.change(1, 0, Nanos(6000));
         assert_eq!(tally.cut(Nanos(6000)).unwrap().active, 5000);
+    }
+
+    #[test]
+    fn what_a_limit_has_not_paid_for_stays_the_same_work() {
+        let (ms, tally) = (Nanos::from_millis, Tally::default());
+        tally.set_max(Some(MilliCores(500)), ms(0));
+        tally.add_used(ms(200), ms(1000));
+        assert_eq!(tally.ahead(ms(1000)), ms(100).0);
+        tally.set_max(Some(MilliCores(250)), ms(1000));
+        assert_eq!((tally.ahead(ms(1000)), tally.ahead(ms(1200))), (ms(100).0, ms(50).0));
+        tally.take_back(ms(25));
+        assert_eq!(tally.ahead(ms(1000)), ms(75).0);
+        tally.set_max(None, ms(1000));
+        tally.set_max(Some(MilliCores(500)), ms(1100));
+        assert_eq!(tally.ahead(ms(1100)), 0, "there was none");
+        tally.add_used(ms(5000), ms(9000));
+        assert_eq!(tally.ahead(ms(9000)), ms(505).0, "a second, and what a bucket holds");
+        tally.forgive();
+        assert_eq!(tally.ahead(ms(9000)), 0);
     }
 
     #[test]
