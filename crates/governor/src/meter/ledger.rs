@@ -84,6 +84,7 @@ pub struct LedgerRow {
     pub promised: u64,
     /// The part of it that there was demand for. Of processor time less what the tenant's own limit may have kept from it.
     pub demanded: u64,
+    /// Of processor time with what was taken before the tenant's home was there; none of that is in `missed` and `over`.
     pub given: u64,
     /// `demanded` less `given`, if that is above zero. Of I/O: what was due in the interval and not issued in it.
     pub missed: u64,

@@ -269,6 +269,24 @@ fn cause_tells_overbooking_from_the_server_and_from_neighbours() {
 }
 
 #[test]
+fn what_was_taken_before_a_start_hides_nothing_that_is_missed() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), CpuTerms { max: Some(MilliCores(1000)), ..terms(500) }, Nanos(0));
+    feed.used_before(id(0), Nanos(20 * SECOND), Nanos(0));
+    feed.tasks(id(0), 1, Nanos(0));
+    let mut row_of = |feed: &mut CpuFeed, second: u64, given: u64| {
+        feed.used(id(0), Nanos(given * MS), Nanos(second * SECOND));
+        let row = collect(&mut audit, second * SECOND)[0];
+        (row.given / MS, row.missed / MS, row.over / MS)
+    };
+    assert_eq!(row_of(&mut feed, 1, 300), (20_300, 200, 0));
+    // Nor is it taken for what the limit remembers.
+    assert_eq!(row_of(&mut feed, 2, 100), (100, 400, 0));
+}
+
+#[test]
 fn clock_that_steps_back_is_not_counted() {
     let meters = CpuMeters::new();
     let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));

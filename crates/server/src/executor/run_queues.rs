@@ -344,7 +344,7 @@ impl RunQueues {
 
     /// Has the meter alone count processor time.
     pub(super) fn meter_past(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
-        self.feed.used(tenant, used, now);
+        self.feed.used_before(tenant, used, now);
     }
 
     /// Ends an accounting interval in which the worker's thread used `thread_cpu` by its own clock. What polls were

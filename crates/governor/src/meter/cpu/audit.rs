@@ -266,6 +266,7 @@ impl Record {
         self.owed %= 1000;
         let given = u64::try_from(self.used).unwrap_or(0);
         self.used = self.used.min(0);
+        let past = self.meter.tally.take_past();
         let ahead = self.ahead;
         self.ahead = match limits_held {
             true => self.meter.tally.ahead(now),
@@ -274,7 +275,7 @@ impl Record {
                 0
             }
         };
-        if active == Nanos(0) && given == 0 {
+        if active == Nanos(0) && given == 0 && past == 0 {
             return None;
         }
         // What its own limit may have kept from it, for what it had before, is no fault of the server's.
@@ -291,7 +292,7 @@ impl Record {
             to: now,
             promised,
             demanded,
-            given,
+            given: given + past,
             missed,
             over,
             active,

@@ -260,6 +260,11 @@ impl CpuFeed {
         }
     }
 
+    /// The tenant used processor time before its home was there, on other threads. Its row has it, and nothing that it misses is made up for by it.
+    pub fn used_before(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
+        self.fed(tenant, now).meter.tally.add_past(used);
+    }
+
     /// Takes back time that was told and not used.
     pub fn take_back(&mut self, tenant: TenantId, unused: Nanos, now: Nanos) {
         self.fed(tenant, now).meter.tally.take_back(unused);

@@ -69,6 +69,8 @@ pub(super) struct Tally {
     /// Thousandths of a core × nanoseconds. Wraps around; differences over an interval count.
     owed: AtomicU64,
     used: AtomicU64,
+    /// What was used before there was anybody to miss anything, since it was last taken.
+    past: AtomicU64,
 }
 
 /// The totals at an instant; they wrap around.
@@ -207,6 +209,14 @@ impl Tally {
             owed: self.owed.load(Ordering::Relaxed),
             used: self.used.load(Ordering::Relaxed),
         }
+    }
+
+    pub(super) fn add_past(&self, used: Nanos) {
+        self.past.fetch_add(used.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn take_past(&self) -> u64 {
+        self.past.swap(0, Ordering::Relaxed)
     }
 }
 
