@@ -91,6 +91,8 @@ pub(super) struct RunQueues {
     queues: Vec<Option<Queue>>,
     by_tenant: FxHashMap<TenantId, usize>,
     touched: Vec<usize>,
+    /// Time of the worker's thread, since the last reconciliation, that was measured and charged by itself.
+    charged_apart: Nanos,
     ready: usize,
     /// Queues in which a proxy stands.
     with_proxies: Vec<usize>,
@@ -106,6 +108,7 @@ impl RunQueues {
             queues: Vec::new(),
             by_tenant: FxHashMap::default(),
             touched: Vec::new(),
+            charged_apart: Nanos(0),
             ready: 0,
             with_proxies: Vec::new(),
             not_before: None,
@@ -326,13 +329,18 @@ impl RunQueues {
         self.charge_poll(account.queue, used, now);
     }
 
-    /// Counts the running of a proxy among the polls that share the worker's own work.
-    pub(super) fn count_proxy_run(&mut self, index: usize) {
-        let queue = self.queues[index].as_mut().expect("a popped queue exists");
-        if queue.polls == 0 {
+    /// Counts the running of a proxy among the polls that share the worker's own work, and charges its tenant what the quantum took of the worker's
+    /// thread.
+    pub(super) fn charge_quantum(&mut self, account: &Account, took: Nanos, now: Nanos) {
+        let index = account.queue;
+        let queue = self.queue(account);
+        let is_touched = queue.polls > 0 || queue.polled > Nanos(0);
+        queue.polls += 1;
+        if !is_touched {
             self.touched.push(index);
         }
-        queue.polls += 1;
+        self.charged_apart += took;
+        self.charge_exact(account, took, now);
     }
 
     /// Charges processor time measured exactly, on another thread's clock.
@@ -350,8 +358,9 @@ impl RunQueues {
     /// Ends an accounting interval in which the worker's thread used `thread_cpu` by its own clock. What polls were
     /// charged beyond that (the thread was preempted) goes back in proportion to the time; what is missing (system
     /// calls for sockets and disk, the executor itself) is charged in proportion to the polls. So the charges add up to
-    /// the thread's time. Without a poll the interval is the server's own, charged to `system`.
+    /// the thread's time, together with what proxies' quanta took of it. Without a poll the interval is the server's own, charged to `system`.
     pub(super) fn reconcile(&mut self, thread_cpu: Nanos, system: &Account, now: Nanos) {
+        let thread_cpu = thread_cpu - std::mem::take(&mut self.charged_apart);
         let mut polls = 0;
         let mut polled = 0;
         for index in &self.touched {

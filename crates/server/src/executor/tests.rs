@@ -204,6 +204,23 @@ fn charges_add_up_to_the_threads_time() {
 }
 
 #[test]
+fn what_the_worker_does_around_a_querys_quantum_is_no_neighbours() {
+    let (env, worker) = worker();
+    let [a, b, system] = [A, B, TenantId::SYSTEM].map(|tenant| worker.handle().account(tenant));
+    let (mut queues, us) = (run_queues::RunQueues::new(&governing().cpu, 0), Nanos::from_micros);
+    // Of 200 us of the thread 90 were in polls and 60 around a quantum of B's: the other 50 are shared by ten.
+    (0..9).for_each(|_| queues.charge_beside(&a, us(10), env.now()));
+    queues.charge_quantum(&b, us(60), env.now());
+    queues.reconcile(us(200), &system, env.now());
+    assert_eq!((a.used(), b.used()), (us(135), us(65)));
+    // Once.
+    queues.charge_beside(&a, us(10), env.now());
+    queues.reconcile(us(30), &system, env.now());
+    assert_eq!((a.used(), b.used()), (us(165), us(65)));
+    assert_eq!(system.used(), Nanos(0));
+}
+
+#[test]
 fn dropped_tenant_is_forgotten_once_its_tasks_have_ended() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

@@ -558,9 +558,13 @@ impl Worker {
                     return Ok(polls - 1);
                 }
                 Work::Proxy(proxy) => {
-                    *completions += self.run_proxy(&proxy, now)?;
+                    let before = self.env.clock.thread_cpu();
+                    let completed = self.run_proxy(&proxy, now)?;
+                    *completions += completed;
+                    let took = self.env.clock.thread_cpu() - before;
                     let mut queues = local.queues.borrow_mut();
-                    queues.count_proxy_run(index);
+                    // Of one in which anything came for others, that has its part as well.
+                    queues.charge_quantum(&proxy.account, Nanos(took.0 / (1 + completed as u64)), now);
                     if proxy.wants_to_run() || proxy.leave_queue() {
                         let account = proxy.account.clone();
                         queues.push(&account, Work::Proxy(proxy), Place::Last, now);
