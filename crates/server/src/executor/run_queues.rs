@@ -313,7 +313,7 @@ impl RunQueues {
     /// Charges a poll that ended at `now`.
     pub(super) fn charge_poll(&mut self, index: usize, used: Nanos, now: Nanos) {
         let queue = self.queues[index].as_mut().expect("a popped queue exists");
-        if queue.polls == 0 {
+        if queue.polls == 0 && queue.polled == Nanos(0) {
             self.touched.push(index);
         }
         queue.polls += 1;
@@ -321,6 +321,19 @@ impl RunQueues {
         queue.account.add_poll(used);
         self.feed.used(queue.account.tenant, used, now);
         self.scheduler.charge(queue.account.tenant, used, now);
+    }
+
+    /// Charges `system` a poll of the worker's duty, which has no part in the worker's own work: system calls for sockets and disks, most of that, are made
+    /// for those whose tasks are polled.
+    pub(super) fn charge_duty(&mut self, system: &Account, used: Nanos, now: Nanos) {
+        let index = system.queue;
+        let queue = self.queue(system);
+        let is_touched = queue.polls > 0 || queue.polled > Nanos(0);
+        queue.polled += used;
+        if !is_touched && used > Nanos(0) {
+            self.touched.push(index);
+        }
+        self.charge_exact(system, used, now);
     }
 
     /// Charges time of the worker's thread that was no poll of what was popped.
@@ -368,15 +381,12 @@ impl RunQueues {
             polls += queue.polls;
             polled += queue.polled.0;
         }
-        if polls == 0 {
-            if thread_cpu.0 > 0 {
-                self.queue(system);
-                self.charge_exact(system, thread_cpu, now);
-            }
-            return;
-        }
         let missing = thread_cpu.0.saturating_sub(polled);
         let excess = polled.saturating_sub(thread_cpu.0);
+        if polls == 0 && missing > 0 {
+            self.queue(system);
+            self.charge_exact(system, Nanos(missing), now);
+        }
         for index in self.touched.drain(..) {
             let queue = self.queues[index].as_mut().expect("checked above");
             let tenant = queue.account.tenant;

@@ -240,6 +240,29 @@ fn dropped_tenant_is_forgotten_once_its_tasks_have_ended() {
 }
 
 #[test]
+fn the_flush_of_the_log_pays_no_part_of_what_its_tenants_send_and_receive() {
+    let (env, worker) = worker();
+    let [a, system] = [A, TenantId::SYSTEM].map(|tenant| worker.handle().account(tenant));
+    let (mut queues, us) = (run_queues::RunQueues::new(&governing().cpu, 0), Nanos::from_micros);
+    // A client that commits alone: two polls of its task, three of the flusher's, and what the kernel did for it.
+    (0..2).for_each(|_| queues.charge_beside(&a, us(10), env.now()));
+    (0..3).for_each(|_| queues.charge_duty(&system, us(10), env.now()));
+    queues.reconcile(us(150), &system, env.now());
+    assert_eq!((a.used(), system.used()), (us(120), us(30)));
+    // Without anybody's poll it is the server's own, and what it was preempted for is given back.
+    queues.charge_duty(&system, us(10), env.now());
+    queues.reconcile(us(25), &system, env.now());
+    assert_eq!((a.used(), system.used()), (us(120), us(55)));
+    queues.charge_duty(&system, us(40), env.now());
+    queues.reconcile(us(30), &system, env.now());
+    // A task's poll after it counts once.
+    queues.charge_duty(&system, us(10), env.now());
+    queues.charge_beside(&system, us(10), env.now());
+    queues.reconcile(us(30), &system, env.now());
+    assert_eq!((a.used(), system.used()), (us(120), us(115)));
+}
+
+#[test]
 fn tenants_that_come_and_go_leave_their_places_to_others() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

@@ -441,7 +441,7 @@ impl Worker {
     fn poll_duty(&mut self, local: &Local) {
         let Some(duty) = self.duty.as_mut().filter(|duty| duty.is_woken()) else { return };
         let polled = local.poll_as(self.system.tenant, self.env.clock.ticks(), || duty.poll());
-        local.queues.borrow_mut().charge_beside(&self.system, polled.used, self.env.now());
+        local.queues.borrow_mut().charge_duty(&self.system, polled.used, self.env.now());
     }
 
     /// When the next timer is due.
