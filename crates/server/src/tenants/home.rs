@@ -36,7 +36,7 @@ use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::checkpoints::Pace;
 use crate::tenants::home_log::HomeLog;
-use crate::tenants::maintenance::read_logs_for;
+use crate::tenants::maintenance::{aside, read_logs_for};
 use crate::tenants::moving::MoveState;
 use crate::tenants::statement_times::StatementTimes;
 use crate::tenants::{StatementLimits, StatementTable};
@@ -810,13 +810,17 @@ impl Home {
             if let Some(tenant) = tenant {
                 tenant.free().await;
             }
-            home.residence.vacate();
-            let disk = home.shared()?.env.disk.clone();
-            let outcome = match disk.remove(&home.path) {
+            let shared = home.shared()?;
+            let (disk, path) = (shared.env.disk.clone(), home.path.clone());
+            // Giving back the blocks of a large file takes the kernel a while, and the worker has others to serve.
+            let remove = move || match disk.remove(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-                _ => home.path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)),
+                _ => path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)),
             };
-            outcome.map_err(|error| {
+            let removed = aside(&shared.env, &shared.workers[0].handle, "remove-file", remove).await;
+            // No await follows, which would have the tenant known again.
+            home.residence.vacate();
+            removed.and_then(|removed| removed).map_err(|error| {
                 let what = format!("cannot remove {}: {error}", home.path.display());
                 SqlError::new(SqlState::IO_ERROR, what)
             })

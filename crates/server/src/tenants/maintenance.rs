@@ -8,12 +8,14 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 
 use base::{ByteCount, Nanos, TenantId, WorkerId};
+use env::Env;
 use futures::channel::oneshot;
 use storage::redo::{LogDir, RedoError, RedoIndex};
 
 use super::Home;
 use super::checkpoints::Pace;
 use super::side_by_side::SideBySide;
+use crate::executor::WorkerHandle;
 use crate::shared::Shared;
 
 const TICK: Nanos = Nanos::from_secs(1);
@@ -138,13 +140,35 @@ async fn read_aside(
     shared: &Shared,
     read: impl Fn(&LogDir) -> Result<RedoIndex, RedoError> + Send + 'static,
 ) -> Result<RedoIndex, RedoError> {
-    let (tell, told) = oneshot::channel();
     let logs = shared.log_dir.clone();
-    // Whoever asked may be gone.
-    let body = move || drop(tell.send(read_logs(|| read(&logs))));
-    let failed = |error| RedoError::Io { file: shared.config.log_dir(), doing: "reading the logs", error };
-    shared.env.threads.spawn("read-logs", None, Box::new(body)).map_err(failed)?;
-    told.await.unwrap_or_else(|_| Err(failed(io::Error::other("its thread has ended"))))
+    let reading = move || read_logs(|| read(&logs));
+    let done = aside(&shared.env, &shared.workers[0].handle, "read-logs", reading).await;
+    done.unwrap_or_else(|error| {
+        Err(RedoError::Io { file: shared.config.log_dir(), doing: "reading the logs", error })
+    })
+}
+
+/// What `work` gives, done on a thread of its own, which the server's own tenant is charged for through `charged`. It goes on to its end, whoever still waits for it.
+///
+/// # Errors
+/// No thread can be had, or it has ended by a panic.
+pub(super) async fn aside<T: Send + 'static>(
+    env: &Env,
+    charged: &WorkerHandle,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (tell, told) = oneshot::channel();
+    let (clock, charged) = (env.clock.clone(), charged.clone());
+    let body = move || {
+        let began = clock.thread_cpu();
+        let outcome = work();
+        charged.charge(TenantId::SYSTEM, clock.thread_cpu() - began);
+        // Whoever asked may be gone.
+        drop(tell.send(outcome));
+    };
+    env.threads.spawn(name, None, Box::new(body))?;
+    told.await.map_err(|_| io::Error::other("its thread has ended"))
 }
 
 /// Checkpoints every open tenant of worker `index`.
@@ -158,5 +182,27 @@ pub(crate) async fn shut_down(shared: Arc<Shared>, index: usize) {
         });
         // Failures are logged where they happen.
         let _ = task.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::{Governing, Worker};
+
+    #[test]
+    fn what_is_done_aside_is_the_servers_own() {
+        let (env, took) = (Env::real(), Nanos::from_millis(20));
+        let mut worker = Worker::new(&env, WorkerId(0), &Governing::new(1, 1, env.now())).unwrap();
+        let clock = env.clock.clone();
+        let work = move || {
+            let began = clock.thread_cpu();
+            while clock.thread_cpu() - began < took {}
+            7
+        };
+        let handle = worker.handle();
+        assert_eq!(env::block_on(&env, aside(&env, &handle, "aside", work)).unwrap(), 7);
+        worker.turn(Some(Nanos(0))).unwrap();
+        assert!(handle.account(TenantId::SYSTEM).used() >= took);
     }
 }
