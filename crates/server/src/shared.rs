@@ -162,15 +162,6 @@ impl Shared {
         self.workers.iter().fold(Nanos(0), |sum, seat| sum + seat.handle.charged())
     }
 
-    /// The processor time of each tenant that has had any, on all workers.
-    pub(crate) fn used_by_tenant(&self) -> FxHashMap<TenantId, Nanos> {
-        let mut used: FxHashMap<TenantId, Nanos> = FxHashMap::default();
-        for account in self.workers.iter().flat_map(|seat| seat.handle.accounts()) {
-            *used.entry(account.tenant()).or_default() += account.used();
-        }
-        used
-    }
-
     /// The processor time of one tenant, on all workers.
     pub(crate) fn used_by(&self, tenant: TenantId) -> Nanos {
         self.accounts_of(tenant).fold(Nanos(0), |sum, account| sum + account.used())

@@ -15,6 +15,8 @@ pub struct TenantAccount {
     pub(super) queue: usize,
     /// Written by the worker's thread alone, read by any.
     used: AtomicU64,
+    /// The part of it that analytical threads took.
+    of_queries: AtomicU64,
     polls: AtomicU64,
     /// The most that [`TenantAccount::counted`] has told.
     told: AtomicU64,
@@ -102,6 +104,7 @@ impl TenantAccount {
             worker,
             queue,
             used: AtomicU64::new(0),
+            of_queries: AtomicU64::new(0),
             polls: AtomicU64::new(0),
             told: AtomicU64::new(0),
             waits: Default::default(),
@@ -116,6 +119,11 @@ impl TenantAccount {
     /// Processor time charged so far: polls, proxies, and its share of the worker's own work.
     pub fn used(&self) -> Nanos {
         Nanos(self.used.load(Ordering::Relaxed))
+    }
+
+    /// The part of [`TenantAccount::used`] that analytical threads took.
+    pub(crate) fn used_by_queries(&self) -> Nanos {
+        Nanos(self.of_queries.load(Ordering::Relaxed))
     }
 
     /// As [`TenantAccount::used`], but never less than it told before, though time is taken back where the worker was preempted: for whoever takes a sum that falls for one that begins
@@ -152,6 +160,12 @@ impl TenantAccount {
     pub(super) fn add(&self, used: Nanos) {
         self.used.store(self.used.load(Ordering::Relaxed) + used.0, Ordering::Relaxed);
         self.worker.count_charged(used);
+    }
+
+    /// Counts that what was added was an analytical thread's.
+    pub(super) fn count_of_query(&self, used: Nanos) {
+        self.of_queries.store(self.of_queries.load(Ordering::Relaxed) + used.0, Ordering::Relaxed);
+        self.worker.count_charged_to_proxy(used);
     }
 
     pub(super) fn take_back(&self, unused: Nanos) {

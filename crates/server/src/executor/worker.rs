@@ -498,7 +498,7 @@ impl Worker {
                 Message::MeterPast(tenant, used) => queues.meter_past(tenant, used, self.local.now.get()),
                 Message::ChargeProxy(account, used) => {
                     queues.charge_exact(&account, used, self.local.now.get());
-                    self.local.shared.count_charged_to_proxy(used);
+                    account.count_of_query(used);
                 }
                 Message::Forget(tenant) => {
                     let now = self.local.now.get();
@@ -620,7 +620,7 @@ impl Worker {
         let used = proxy.take_uncharged();
         let now = (since + used).min(self.env.now());
         self.local.queues.borrow_mut().charge_exact(&proxy.account, used, now);
-        self.local.shared.count_charged_to_proxy(used);
+        proxy.account.count_of_query(used);
     }
 
     fn reconcile(&mut self, local: &Local) {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use base::{Nanos, TenantId};
 use futures::future::{Either, select};
 use governor::{MoveReason, Occupancy, PlacementPlan, Resident};
+use rustc_hash::FxHashMap;
 
-use super::load::Loads;
+use super::load::{Loads, Used};
 use super::policy_of;
 use crate::shared::Shared;
 use crate::tenants::Entry;
@@ -58,7 +59,7 @@ async fn pass(shared: &Arc<Shared>, looked: &mut Looked) {
     let now = env::now();
     let charged = shared.charged_to_all();
     looked.version = shared.tenants.version();
-    looked.loads.take_in(&shared.used_by_tenant(), now);
+    looked.loads.take_in(&used_by_tenant(shared), now);
     let (entries, residents) = residents(shared, &looked.loads, now);
     let load: u64 = residents.iter().map(|resident| u64::from(resident.load.0)).sum();
     looked.settled = (load < AT_REST).then_some((now, charged));
@@ -85,6 +86,21 @@ async fn pass(shared: &Arc<Shared>, looked: &mut Looked) {
             tracing::debug!(tenant, from, to, "a tenant could not move now");
         }
     }
+}
+
+/// What each tenant that has had any processor time has used so far, on all workers.
+fn used_by_tenant(shared: &Shared) -> FxHashMap<TenantId, Used> {
+    let mut used: FxHashMap<TenantId, Used> = FxHashMap::default();
+    for account in shared.workers.iter().flat_map(|seat| seat.handle.accounts()) {
+        let of_tenant = used.entry(account.tenant()).or_default();
+        let of_queries = account.used_by_queries();
+        of_tenant.by_tasks += account.used() - of_queries;
+        of_tenant.by_queries += of_queries;
+    }
+    for (tenant, used) in &mut used {
+        used.may_roam = shared.tenants.get(*tenant).is_some_and(|entry| entry.home.may_roam());
+    }
+    used
 }
 
 /// Those of whom the plan has something to say: who reserves or uses something. Notes what is on each worker.

@@ -342,6 +342,11 @@ impl Home {
         terms.promise.reserved.0 > 0
     }
 
+    /// Whether its analytical queries may run beside others' homes.
+    pub(crate) fn may_roam(&self) -> bool {
+        self.id != TenantId::SYSTEM && self.terms.lock().unwrap_or_else(PoisonError::into_inner).may_roam()
+    }
+
     /// The worker on whose core its next analytical query is to run. With a promise that a core can keep that is its home, where what is promised
     /// fits; else the one with the most to spare.
     pub(crate) fn worker_for_query(&self, pool: &AnalyticPool) -> WorkerHandle {
