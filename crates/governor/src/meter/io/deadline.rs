@@ -137,6 +137,9 @@ pub(super) struct Standing {
     /// When the promise last changed, and how often it has.
     changed_at: AtomicU64,
     changes: AtomicU32,
+    /// What was reserved before that.
+    iops_before: AtomicU64,
+    bandwidth_before: AtomicU64,
     /// The ends of the intervals that last made its deadlines later, and earlier.
     shifted_at: [AtomicU64; 2],
     /// The end of the last interval.
@@ -158,6 +161,9 @@ impl Standing {
         if reservations.iter().chain(&limits).all(|(pace, rate)| pace.rate() == *rate) {
             return;
         }
+        let before = self.reserved();
+        self.iops_before.store(before.iops, Ordering::Relaxed);
+        self.bandwidth_before.store(before.bandwidth.0, Ordering::Relaxed);
         for (pace, rate) in reservations {
             pace.rate.store(rate, Ordering::Relaxed);
             pace.advance(|next| next.min(ticks(now)));
@@ -183,6 +189,16 @@ impl Standing {
     /// What is reserved.
     pub(super) fn reserved(&self) -> Rates {
         Rates { iops: self.iops.pace.rate(), bandwidth: ByteCount(self.bandwidth.pace.rate()) }
+    }
+
+    /// What was reserved from `from` to `to`, and for how long each, as far as the last change goes.
+    pub(super) fn reserved_over(&self, from: Nanos, to: Nanos) -> [(Rates, Nanos); 2] {
+        let changed_at = Nanos(self.changed_at.load(Ordering::Relaxed)).max(from).min(to);
+        let before = Rates {
+            iops: self.iops_before.load(Ordering::Relaxed),
+            bandwidth: ByteCount(self.bandwidth_before.load(Ordering::Relaxed)),
+        };
+        [(before, changed_at - from), (self.reserved(), to - changed_at)]
     }
 
     /// What is the most; 0: no limit.

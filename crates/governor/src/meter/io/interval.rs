@@ -44,16 +44,21 @@ impl Rates {
     }
 }
 
+/// What was reserved over an interval in parts of I/Os, each rate for as long as it was in force. `mix`: see [`Rates::parts_over`].
+fn reserved_parts(standing: &Standing, (from, to): (Nanos, Nanos), mix: IoCost) -> f64 {
+    standing.reserved_over(from, to).into_iter().map(|(rates, time)| rates.parts_over(time, mix)).sum()
+}
+
 /// In whole I/Os, to the nearest.
 fn whole(parts: f64) -> u64 {
     (parts / PARTS as f64).round() as u64
 }
 
 impl IoUsage {
-    /// What was given and missed, up to what is reserved in I/Os or bytes, whichever is more.
-    fn demanded(&self, reserved: Rates, length: Nanos) -> IoCost {
+    /// What was given and missed, up to so many parts of I/Os, which were promised.
+    fn demanded(&self, promised: f64) -> IoCost {
         let wanted = self.given + self.missed;
-        let part = reserved.parts_over(length, wanted) / wanted.parts.max(1) as f64;
+        let part = promised / wanted.parts.max(1) as f64;
         let of = |wanted: u64| (wanted as f64 * part.min(1.0)).round() as u64;
         IoCost { parts: of(wanted.parts), bytes: of(wanted.bytes) }
     }
@@ -115,7 +120,7 @@ impl IoInterval {
     }
 
     /// The ledger's rows, by tenant, of the interval from `from` to `to`, once all workers have closed it. Call it for each interval in
-    /// turn: it takes the shared times. Promises are those in force at its end.
+    /// turn: it takes the shared times. A reservation that changed counts for as long as it was in force; the rest of a promise is what it was at the end.
     pub fn judge(self, volume: &IoMeterVolume, from: Nanos, to: Nanos) -> Vec<IoRow> {
         let cause = self.cause(volume, from, to);
         let judge = |(tenant, usage)| judge_tenant(volume, tenant, usage, cause, (from, to));
@@ -131,7 +136,9 @@ impl IoInterval {
         let length = end - from;
         let parts_of = |iops: u64, time: Nanos| of_rate(iops, time) * u128::from(PARTS);
         let demanded_by = |(tenant, usage): (&TenantId, &IoUsage)| {
-            u128::from(usage.demanded(volume.standing_if_known(*tenant).reserved(), length).parts)
+            let standing = volume.standing_if_known(*tenant);
+            let promised = reserved_parts(&standing, (from, end), usage.given + usage.missed);
+            u128::from(usage.demanded(promised).parts)
         };
         let demanded: u128 = self.usages.iter().map(demanded_by).sum();
         if volume.capacity().is_some_and(|iops| demanded > parts_of(iops, length)) {
@@ -158,9 +165,9 @@ fn judge_tenant(
     (from, to): (Nanos, Nanos),
 ) -> IoRow {
     let standing = volume.standing_if_known(tenant);
-    let (length, kind, reserved) = (to - from, standing.kind(), standing.reserved());
-    let demanded = usage.demanded(reserved, length);
-    let promised = reserved.parts_over(length, usage.given + usage.missed);
+    let (kind, reserved) = (standing.kind(), standing.reserved());
+    let promised = reserved_parts(&standing, (from, to), usage.given + usage.missed);
+    let demanded = usage.demanded(promised);
     let each_kept = usage.delays.max() <= volume.tick();
     let average_kept = usage.missed.parts == 0;
     let is_kept = if kind == IoPromiseKind::Each { each_kept } else { average_kept };

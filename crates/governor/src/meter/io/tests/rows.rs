@@ -84,6 +84,20 @@ fn over_is_what_went_beyond_the_limit_where_it_is_known() {
 }
 
 #[test]
+fn a_reservation_that_changes_counts_for_as_long_as_it_was_in_force() {
+    let average = |iops| IoPromise { iops, kind: IoPromiseKind::Average, ..IoPromise::default() };
+    let altered = |iops, at| {
+        let change = |volume: &IoMeterVolume| volume.set_promise(tenant_id(0), &average(iops), 0, at);
+        let row = second(&average(70), PAGE, 50, change).ledger;
+        [row.promised, row.demanded, row.given]
+    };
+    let ms = Nanos::from_millis;
+    assert_eq!(altered(10, ms(900)), [64, 64, 50]);
+    assert_eq!(altered(0, ms(900)), [63, 63, 50]);
+    assert_eq!(altered(10_000, ms(1000)), [70, 70, 50], "that is the next interval's");
+}
+
+#[test]
 fn what_its_own_limit_holds_is_no_fault_of_the_servers() {
     // More promised than its limit lets through; twenty at once, ever so often.
     let promise = IoPromise { iops: 400, iops_max: Some(100), ..IoPromise::default() };
