@@ -308,6 +308,61 @@ fn a_limit_stops_a_query_for_what_it_took_and_no_longer() {
     assert!(stopped.0 < took.0 + took.0 / 2, "stopped for {stopped:?} after {took:?}");
 }
 
+/// A worker that never rests, and a query of a tenant over its limit on a core that has nothing else to do.
+#[test]
+fn a_query_over_its_limit_stands_still_on_a_core_that_is_idle() {
+    let env = Env::real();
+    let cores = env.threads.cores();
+    let (tell, told) = mpsc::channel();
+    let on_core = env.clone();
+    let body = move || {
+        let mut worker = Worker::new(&on_core, WorkerId(0), &Governing::new(1, 1, on_core.now())).unwrap();
+        tell.send(worker.handle()).unwrap();
+        worker.run().unwrap();
+    };
+    let worker_thread = env.threads.spawn("worker", Some(cores[0]), Box::new(body)).unwrap();
+    let worker = told.recv().unwrap();
+    let promise = CpuPromise { max: Some(MilliCores(50)), ..CpuPromise::default() };
+    worker.set_terms(A, Terms { promise, ..Terms::default() });
+    let stop = Arc::new(AtomicBool::new(false));
+    let (never_rests, looks) = (stop.clone(), stop.clone());
+    let task = worker.spawn(B, async move {
+        while !never_rests.load(Ordering::Relaxed) {
+            let until = Instant::now() + Duration::from_micros(50);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            yield_now().await;
+        }
+    });
+    let (to, handle) = (env.clone(), worker.clone());
+    let (tell_used, told_used) = mpsc::channel();
+    let body = move || {
+        let held = Arc::new(AtomicBool::new(false));
+        let proxy = Proxy::enter(&to, &handle, A, false, &held, &Background::default());
+        let before = to.clock.thread_cpu();
+        while !looks.load(Ordering::Relaxed) {
+            if held.load(Ordering::Relaxed) {
+                std::thread::park_timeout(Duration::from_millis(10));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        tell_used.send(to.clock.thread_cpu() - before).unwrap();
+        drop(proxy);
+    };
+    let query = env.threads.spawn("query", cores.last().copied(), Box::new(body)).unwrap();
+    sleep(Duration::from_secs(1));
+    stop.store(true, Ordering::Relaxed);
+    let used = told_used.recv().unwrap();
+    query.join().unwrap();
+    env::block_on(&env, task);
+    worker.stop();
+    worker_thread.join().unwrap();
+    // 50 ms, and what it takes until it looks.
+    assert!(used <= Nanos::from_millis(200), "{used:?} of a second");
+}
+
 /// A worker on a core of its own beside a task that never rests, and a query of a tenant that is promised half of the core and waits again and again.
 #[test]
 fn a_query_that_is_promised_processor_time_reads_on_beside_a_worker_that_never_rests() {

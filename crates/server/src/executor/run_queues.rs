@@ -155,6 +155,11 @@ impl RunQueues {
         }
     }
 
+    /// Whether a tenant is over its limit.
+    pub(super) fn is_over_limit(&mut self, tenant: TenantId, now: Nanos) -> bool {
+        self.scheduler.exceeds_limit(tenant, now)
+    }
+
     /// A proxy has come to stand in a queue.
     fn proxy_comes(&mut self, index: usize) {
         let queue = self.queues[index].as_mut().expect("a queue with work exists");

@@ -601,10 +601,21 @@ impl Worker {
         }
         let completions = self.reactor.turn_gathering(Some(PROXY_QUANTUM), PROXY_QUANTUM_MIN)?;
         self.charge_proxy(proxy, now);
+        self.hold_if_over_limit(proxy);
         if !proxy.wants_to_run() {
             self.lower();
         }
         Ok(completions)
+    }
+
+    /// Has the proxies of a tenant that is over its limit stand still until they are picked: where threads are not kept to their worker's core another one
+    /// may have nothing else to do.
+    fn hold_if_over_limit(&self, proxy: &ProxyState) {
+        let (mut queues, now) = (self.local.queues.borrow_mut(), self.env.now());
+        if queues.is_over_limit(proxy.account.tenant, now) {
+            proxy.hold();
+            queues.hold_proxies(Held::OverLimit, now);
+        }
     }
 
     fn lower(&mut self) {
