@@ -123,13 +123,22 @@ impl IoInterval {
     /// turn: it takes the shared times. A reservation that changed counts for as long as it was in force; the rest of a promise is what it was at the end.
     pub fn judge(self, volume: &IoMeterVolume, from: Nanos, to: Nanos) -> Vec<IoRow> {
         let cause = self.cause(volume, from, to);
-        let judge = |(tenant, usage)| judge_tenant(volume, tenant, usage, cause, (from, to));
+        let system_over = self.system_over(volume, to - from);
+        let judge = |(tenant, usage)| judge_tenant(volume, tenant, usage, (cause, system_over), (from, to));
         let mut rows: Vec<IoRow> = self.usages.into_iter().map(judge).collect();
         rows.sort_by_key(|row| row.ledger.tenant);
         rows
     }
 
-    /// Why somebody's promise was broken, if somebody's was.
+    /// By how many parts of I/Os the server's own work went beyond its promise.
+    fn system_over(&self, volume: &IoMeterVolume, length: Nanos) -> u64 {
+        let given = self.usages.get(&TenantId::SYSTEM).map_or(0, |usage| usage.given.parts);
+        let reserved = volume.standing_if_known(TenantId::SYSTEM).reserved().iops;
+        let promised = of_rate(reserved, length) * u128::from(PARTS);
+        given.saturating_sub(u64::try_from(promised).unwrap_or(u64::MAX))
+    }
+
+    /// Why somebody's promise was broken, if somebody's was and it was not the server's own work.
     fn cause(&self, volume: &IoMeterVolume, from: Nanos, end: Nanos) -> Cause {
         // In each interval, whatever the cause: the next one's is counted from here.
         let at_depth = volume.in_flight.take_time(volume.depth(), from, end);
@@ -148,22 +157,22 @@ impl IoInterval {
         if u128::from(self.completed_at_depth) < expected {
             return Cause::Device;
         }
-        let system = self.usages.get(&TenantId::SYSTEM).map_or(0, |usage| u128::from(usage.given.parts));
-        if system > parts_of(volume.standing_if_known(TenantId::SYSTEM).reserved().iops, length) {
-            return Cause::System;
-        }
         Cause::Neighbour
     }
 }
 
-/// A tenant's row. `cause`: why its promise was broken, if it was.
+/// A tenant's row. `cause`: why its promise was broken, if it was, unless what the server's own work had beyond its promise is all that the tenant missed.
 fn judge_tenant(
     volume: &IoMeterVolume,
     tenant: TenantId,
     usage: IoUsage,
-    cause: Cause,
+    (cause, system_over): (Cause, u64),
     (from, to): (Nanos, Nanos),
 ) -> IoRow {
+    let cause = match cause {
+        Cause::Neighbour if system_over >= usage.missed.parts.max(PARTS) => Cause::System,
+        cause => cause,
+    };
     let standing = volume.standing_if_known(tenant);
     let (kind, reserved) = (standing.kind(), standing.reserved());
     let promised = reserved_parts(&standing, (from, to), usage.given + usage.missed);
