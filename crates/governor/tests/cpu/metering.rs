@@ -299,6 +299,34 @@ fn clock_that_steps_back_is_not_counted() {
     assert_eq!(collect(&mut audit, SECOND)[0].active, Nanos(100 * MS));
 }
 
+#[test]
+fn who_came_while_nobody_looked_has_waited_since_the_middle() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), terms(500), Nanos(0));
+    // A poll of a neighbour's from 100 to 500 ms.
+    feed.came_unseen(id(0), 1, Nanos(100 * MS), Nanos(500 * MS));
+    feed.came_unseen(id(0), 1, Nanos(100 * MS), Nanos(500 * MS));
+    feed.tasks(id(0), 0, Nanos(520 * MS));
+    feed.used(id(0), Nanos(20 * MS), Nanos(520 * MS));
+    let row = collect(&mut audit, SECOND)[0];
+    assert_eq!((row.active.0, row.demanded, row.missed), (220 * MS, 110 * MS, 90 * MS));
+    // One that was at work while it began may have been for all of it, and one elsewhere is counted there.
+    feed.tasks(id(0), 1, Nanos(SECOND));
+    feed.tasks(id(0), 0, Nanos(SECOND + 100 * MS));
+    feed.came_unseen(id(0), 1, Nanos(SECOND + 50 * MS), Nanos(SECOND + 400 * MS));
+    let mut elsewhere = CpuFeed::of_worker(meters.clone(), 1);
+    elsewhere.came_unseen(id(0), 1, Nanos(SECOND), Nanos(SECOND + 450 * MS));
+    elsewhere.tasks(id(0), 0, Nanos(SECOND + 500 * MS));
+    feed.tasks(id(0), 0, Nanos(SECOND + 500 * MS));
+    assert_eq!(collect(&mut audit, 2 * SECOND)[0].active.0, 200 * MS);
+    // It may have been before the interval, and then is none of it.
+    feed.came_unseen(id(0), 1, Nanos(2 * SECOND - 400 * MS), Nanos(2 * SECOND + 200 * MS));
+    let row = collect(&mut audit, 3 * SECOND)[0];
+    assert_eq!((row.active.0, row.demanded), (SECOND, 500 * MS));
+}
+
 /// Threads that change one tenant's tasks while a collector cuts: nothing is lost, nothing counted twice.
 #[test]
 fn workers_and_collector_at_once_lose_nothing() {

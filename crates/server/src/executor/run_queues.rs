@@ -98,6 +98,8 @@ pub(super) struct RunQueues {
     with_proxies: Vec<usize>,
     /// All that is ready belongs to tenants over their limits, until this instant.
     not_before: Option<Nanos>,
+    /// What comes now may have come at any time since then, when a long poll began.
+    unseen_since: Option<Nanos>,
 }
 
 impl RunQueues {
@@ -112,6 +114,20 @@ impl RunQueues {
             ready: 0,
             with_proxies: Vec::new(),
             not_before: None,
+            unseen_since: None,
+        }
+    }
+
+    /// Until the next call, what comes may have come at any time since then: the worker did not look.
+    pub(super) fn set_unseen_since(&mut self, since: Option<Nanos>) {
+        self.unseen_since = since;
+    }
+
+    /// Tells the meter what there is to do for a tenant once more of it has come.
+    fn tell_come(&mut self, tenant: TenantId, demand: u32, now: Nanos) {
+        match self.unseen_since {
+            Some(since) => self.feed.came_unseen(tenant, demand, since, now),
+            None => self.feed.tasks(tenant, demand, now),
         }
     }
 
@@ -192,7 +208,7 @@ impl RunQueues {
         if let Some(held) = queue.held.as_mut().filter(|_| !is_proxy) {
             held.push_back(Waiting { work, since: now, over_limit });
             let demand = queue.demand();
-            self.feed.tasks(account.tenant, demand, now);
+            self.tell_come(account.tenant, demand, now);
             return;
         }
         let line = queue.line(work.is_background());
@@ -208,7 +224,7 @@ impl RunQueues {
         let demand = self.queue(account).demand();
         self.not_before = None;
         self.rank(index, now);
-        self.feed.tasks(account.tenant, demand, now);
+        self.tell_come(account.tenant, demand, now);
         if was_empty {
             self.scheduler.runnable(account.tenant, now);
         }

@@ -98,6 +98,37 @@ fn what_is_past_is_on_the_ledger_and_held_against_nobody() {
 }
 
 #[test]
+fn who_was_woken_while_a_poll_of_another_lasted_has_waited_by_the_ledger() {
+    let (env, governing) = (Env::real(), governing());
+    let mut worker = Worker::new(&env, WorkerId(0), &governing).unwrap();
+    let mut audit = governor::CpuAudit::new(governing.cpu.meters().clone(), 2, env.now());
+    let handle = worker.handle();
+    let promise = CpuPromise { reserved: MilliCores(1000), ..CpuPromise::default() };
+    handle.set_terms(B, Terms { promise, ..Terms::default() });
+    let (to, from) = futures::channel::oneshot::channel::<()>();
+    let waits = handle.spawn(B, async move { from.await.is_ok() });
+    worker.turn(Some(Nanos(0))).unwrap();
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let long = handle.spawn(A, async move {
+        begun.send(()).unwrap();
+        spin(Duration::from_millis(100));
+    });
+    let outside = std::thread::spawn(move || {
+        has_begun.recv().unwrap();
+        to.send(()).unwrap();
+    });
+    turn_until(&mut worker, || long.is_finished() && waits.is_finished());
+    outside.join().unwrap();
+    let mut waited = Nanos(0);
+    audit.finish(env.now(), |row| {
+        if row.tenant == B {
+            waited += row.active
+        }
+    });
+    assert!(waited >= Nanos::from_millis(40), "of 100 ms it came in: {waited:?}");
+}
+
+#[test]
 fn panic_ends_its_task_alone() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

@@ -22,6 +22,8 @@ use super::run_queues::{Held, Place, RunQueues};
 const SLICE_MIN: Nanos = Nanos::from_micros(100);
 /// Polls that took longer have kept what they gathered waiting long enough: the flush of it does not wait for the end of the next ones.
 const LONG_TURN: Nanos = Nanos::from_micros(400);
+/// In a poll as long as that others wait unseen for a time that counts.
+const UNSEEN_MIN: Nanos = Nanos::from_millis(10);
 /// How often charges are held against the thread's own clock.
 const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
 /// How long after it last raised a proxy a worker keeps its own raised priority.
@@ -528,6 +530,7 @@ impl Worker {
         let start = local.now.get();
         let begin = self.env.clock.ticks();
         local.turn_began.set(begin);
+        local.queues.borrow_mut().set_unseen_since(None);
         let mut mark = begin;
         loop {
             self.polled = self.env.clock.ticks_between(begin, mark);
@@ -546,11 +549,13 @@ impl Worker {
                     });
                     // A task that was cancelled meanwhile is not woken any more.
                     local.preemption.take_place();
+                    let unseen_since = (polled.lasted >= UNSEEN_MIN).then_some(now);
                     let now = now + polled.lasted;
                     mark = polled.end;
                     let mut queues = local.queues.borrow_mut();
                     queues.charge_poll(index, polled.used, now);
                     queues.settle(index, now);
+                    queues.set_unseen_since(unseen_since);
                 }
                 // A proxy's quantum waits on the ring, so what the polls before it gathered is flushed and submitted first.
                 Work::Proxy(proxy) if polls > 1 => {

@@ -256,6 +256,7 @@ impl Record {
         // Another thread's clock may be ahead where a tenant goes as soon as it came.
         let from = std::mem::replace(&mut self.from, now).min(now);
         let before = std::mem::replace(&mut self.demand, demand.clone());
+        self.meter.tally.begin_row(now);
         let promised = to_nanos(std::mem::take(&mut in_force.promised));
         let allowed = to_nanos(std::mem::take(&mut in_force.allowed));
         let unlimited = std::mem::take(&mut in_force.unlimited);

@@ -16,6 +16,9 @@
 //!
 //! What counts as a task is what could use a core of its own: all of a tenant's sessions on its home are one, each analytical
 //! thread is one.
+//!
+//! **What nobody saw come.** A worker that is in a long poll hears of nobody's messages. Whom it finds waiting after it is taken to have come in the middle of it. Example: a
+//! neighbour's poll of 400 ms; a tenant of R = 0.5 that has a message then was owed 100 ms of it.
 
 mod audit;
 mod tally;
@@ -227,6 +230,8 @@ pub struct CpuFeed {
 struct Fed {
     meter: Arc<TenantMeter>,
     tasks: u32,
+    /// When they last changed in number.
+    since: Nanos,
 }
 
 impl CpuFeed {
@@ -248,7 +253,19 @@ impl CpuFeed {
         let tasks = tasks.min(Tally::WORKER_TASKS_MAX);
         if tasks != fed.tasks {
             fed.meter.tally.change(fed.tasks, tasks, now);
-            fed.tasks = tasks;
+            (fed.tasks, fed.since) = (tasks, now);
+        }
+    }
+
+    /// As [`CpuFeed::tasks`] at the end of a time since `unseen` in which the worker did not look who had come: the first ones of a tenant are taken to have
+    /// come in the middle of it, of a second of it at most.
+    pub fn came_unseen(&mut self, tenant: TenantId, tasks: u32, unseen: Nanos, now: Nanos) {
+        let fed = self.fed(tenant, now);
+        let are_first = fed.tasks == 0 && fed.since <= unseen && fed.meter.tally.is_idle();
+        let meter = fed.meter.clone();
+        self.tasks(tenant, tasks, now);
+        if are_first {
+            meter.tally.add_unseen(unseen, now, tasks.min(Tally::WORKER_TASKS_MAX));
         }
     }
 
@@ -289,6 +306,7 @@ impl CpuFeed {
 
     fn fed(&mut self, tenant: TenantId, now: Nanos) -> &mut Fed {
         let meters = &self.meters;
-        self.fed.entry(tenant).or_insert_with(|| Fed { meter: meters.meter(tenant, now), tasks: 0 })
+        let fresh = || Fed { meter: meters.meter(tenant, now), tasks: 0, since: Nanos(0) };
+        self.fed.entry(tenant).or_insert_with(fresh)
     }
 }

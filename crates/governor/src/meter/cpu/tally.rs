@@ -15,6 +15,8 @@ const TASKS_MAX: u64 = (1 << 12) - 1;
 /// of that, and a collector cuts them each metering interval.
 const TIME_MASK: u64 = (1 << TASKS_SHIFT) - 1;
 const TIME_HALF: u64 = 1 << (TASKS_SHIFT - 1);
+/// The part of a long poll at its end in which tasks may have come unseen.
+const UNSEEN_MAX: Nanos = Nanos::from_secs(1);
 /// A step back of less than this is two threads' clocks read in the other order.
 const STEP_BACK_MIN: u64 = 100_000_000;
 /// So often a cut looks again while a change is under way.
@@ -66,6 +68,8 @@ pub(super) struct Tally {
     paid_at: AtomicU64,
     /// Nanoseconds with a task.
     active: AtomicU64,
+    /// When the present row began.
+    row_from: AtomicU64,
     /// Thousandths of a core × nanoseconds. Wraps around; differences over an interval count.
     owed: AtomicU64,
     used: AtomicU64,
@@ -98,6 +102,23 @@ impl Tally {
     pub(super) fn set_reserved(&self, reserved: MilliCores, now: Nanos) {
         self.update(now, |tasks| tasks);
         self.reserved.store(reserved.0, Ordering::Relaxed);
+    }
+
+    /// Whether no worker has tasks.
+    pub(super) fn is_idle(&self) -> bool {
+        State(self.state.load(Ordering::Relaxed)).tasks() == 0
+    }
+
+    /// The next row is of the time from `now` on.
+    pub(super) fn begin_row(&self, now: Nanos) {
+        self.row_from.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Tasks that nobody saw come since `unseen` have waited since the middle of the time until `now`: of a second of it at most, and as far as the present row has it.
+    pub(super) fn add_unseen(&self, unseen: Nanos, now: Nanos, tasks: u32) {
+        let waited = (now - unseen).min(UNSEEN_MAX).0 / 2;
+        let of_row = now - Nanos(self.row_from.load(Ordering::Relaxed));
+        self.add(waited.min(of_row.0), u64::from(tasks));
     }
 
     fn update(&self, now: Nanos, tasks_of: impl Fn(u64) -> u64) {
