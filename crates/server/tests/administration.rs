@@ -334,6 +334,25 @@ fn statements_wait_for_who_has_locked_the_catalogue() {
     assert!(server.connect("three", "three", "pw").expect("its owner").is_alive());
 }
 
+/// It would wait for itself, and nobody could end it.
+#[test]
+fn what_changes_the_catalogue_is_refused_behind_statements_that_lock_something() {
+    let server = TestServer::start();
+    let mut admin = server.admin("rowhouse");
+    let lock = "LOCK TABLE rowhouse.tenants IN SHARE MODE";
+    for statement in
+        ["CREATE TENANT acme", "ALTER TENANT system SET (cpu_weight = 9000)", "CREATE SIZE s AS (cpu = 1)"]
+    {
+        assert_eq!(admin.fails(&format!("{lock}; {statement}")), SqlState::ACTIVE_SQL_TRANSACTION);
+    }
+    assert_eq!(
+        admin.fails("SELECT id FROM rowhouse.tenants; CREATE TENANT acme"),
+        SqlState::ACTIVE_SQL_TRANSACTION
+    );
+    admin.ok("SELECT 1; CREATE TENANT acme; CREATE TENANT other; SHOW TENANTS");
+    admin.ok(&format!("{lock}; SHOW TENANTS"));
+}
+
 #[test]
 fn a_clerk_cannot_write_to_the_tables_of_promises() {
     let server = TestServer::start();

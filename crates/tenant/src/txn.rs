@@ -207,6 +207,11 @@ impl Txn {
         self.wrote_catalog
     }
 
+    /// Whether it has locked anything until its end.
+    pub fn has_locks(&self) -> bool {
+        !self.held.is_empty() || !self.deferred.is_empty()
+    }
+
     /// Bytes of keys and values changed so far.
     pub fn changed_bytes(&self) -> usize {
         self.overlay.bytes()

@@ -70,7 +70,8 @@ impl Session {
     /// Runs a statement on tenants: the first call hands it to the server, the next finds its outcome.
     ///
     /// # Errors
-    /// 42501 for others than the administrator and outside of the administrator's database; 25001 within a block.
+    /// 42501 for others than the administrator and outside of the administrator's database; 25001 within a block, or behind
+    /// statements of the same transaction that have locked something.
     pub(super) fn host_statement(
         &mut self,
         home: &mut Home<'_>,
@@ -106,8 +107,10 @@ impl Session {
             | HostStatement::ShowRunawayRules
             | HostStatement::Evict { .. } => None,
         };
+        // The server writes to its catalogue by transactions of its own, which would wait for this one's locks while this one waits for them.
+        let has_locks = self.transaction.peek().is_some_and(|open| open.txn.has_locks());
         if let Some(what) = what
-            && self.transaction.is_block()
+            && (self.transaction.is_block() || has_locks)
         {
             return Err(not_in_block(what).into());
         }
