@@ -388,6 +388,22 @@ fn a_script_of_many_short_statements_is_looked_at_between_them() {
 }
 
 #[test]
+fn rows_made_by_the_session_itself_are_looked_at_while_they_are_sent() {
+    let (mut bench, _, _) = table();
+    let host = AskedHost { lone: LoneHost(World::new(7).env()), asked: AtomicUsize::new(0), yes_at: 0 };
+    let host = Arc::new(host);
+    let mut session = bench.session_from(host.clone());
+    let mut asked_by = |statement: &str| {
+        let before = host.asked.load(Ordering::Relaxed);
+        let rows = bench.run(&mut session, statement).lines().len();
+        (rows, host.asked.load(Ordering::Relaxed) - before)
+    };
+    let (_, by_one) = asked_by("SHOW work_mem");
+    let (rows, by_all) = asked_by("SHOW ALL");
+    assert!(rows >= 32 && by_all >= by_one + rows / 16, "{rows} rows, {by_all} looks, {by_one} for one");
+}
+
+#[test]
 fn what_is_kept_by_names_is_bounded_and_fits_again_once_it_is_gone() {
     let (mut bench, mut one, _) = table();
     let mut out = Answer::default();

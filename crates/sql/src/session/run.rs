@@ -31,6 +31,9 @@ use crate::plan::{Command, PlanKind, RelationAccess};
 /// milliseconds spent so far. At about 0.2 us a row this is some 5 ms of a worker's time.
 const ROWS_EXAMINED_MAX: u64 = 25_000;
 
+/// Rows made by the session itself that are sent before others have their turns: some 50 us where they have 45 columns, as those of SHOW TENANTS.
+const ROWS_A_LOOK: usize = 16;
+
 /// What the rows of a query may take in the memory of a session that keeps them; those of one that gives more are put aside.
 const KEPT_MAX: ByteCount = ByteCount::from_mib(1);
 
@@ -672,7 +675,7 @@ impl Session {
         }
     }
 
-    /// Sends a small result made by the session itself.
+    /// Sends a result made by the session itself, of a row for each tenant at most.
     pub(super) fn send_rows(
         &mut self,
         home: &Home<'_>,
@@ -683,7 +686,11 @@ impl Session {
     ) -> SqlResult<()> {
         let context = self.format_for(home);
         let mut sink = ClientRows::new(fields, run, &context, out)?;
-        for row in rows {
+        for (number, row) in rows.iter().enumerate() {
+            if number % ROWS_A_LOOK == ROWS_A_LOOK - 1 {
+                // Whatever it says: all rows are there, and others have had their turns.
+                self.start.host.is_to_end(&self.underway());
+            }
             sink.write(row);
         }
         Ok(())
