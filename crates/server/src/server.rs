@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 
 use base::{Nanos, TenantId, WorkerId};
-use env::{DirLock, Env, JoinHandle, ShutdownSignal};
+use env::{DirLock, Env, JoinHandle, Listener, ShutdownSignal};
 use governor::{MemoryMeters, VictimChoice};
 use storage::MemoryBudget;
 use storage::redo::{Flushed, LogDir, LogFailed, LogFlusher, LogOptions, LogWriter, RedoIndex};
@@ -54,6 +54,7 @@ pub struct Server {
     reception: Option<JoinHandle>,
     admin: Option<admin::AdminServer>,
     workers: Vec<JoinHandle>,
+    /// Where clients connect, once they may.
     listening: SocketAddr,
     priority: bool,
     head_start: Option<HeadStartThread>,
@@ -92,18 +93,9 @@ impl Server {
         }
         env.disk.create_dir_all(&temp).map_err(StartError::io("create", &temp))?;
         let tls = tls::acceptor(env, &config.tls, &config.data_dir)?;
-        let listener = env
-            .net
-            .listen(config.listen)
-            .map_err(|error| StartError::Listen { address: config.listen, error })?;
-        let listening =
-            listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
-        let mut listeners = vec![listener];
-        if let Some(dir) = &config.socket_dir {
-            let path = dir.join(format!(".s.PGSQL.{}", listening.port()));
-            let local = env.net.listen_local(&path).map_err(StartError::io("listen on", &path))?;
-            listeners.push(local);
-        }
+        // To find out, and no longer: who comes before the logs are read is refused, as any client knows what to do with, rather than left to wait.
+        drop(listen(env, &config)?);
+        let listening = config.listen;
         let options = LogOptions { segment_len: config.log_segment_len, ..LogOptions::default() };
         let workers = config.workers.unwrap_or_else(|| env.threads.cores().len()).max(1);
         let memory = MemoryBudget::new(config.memory, config.read_ahead, workers);
@@ -201,7 +193,7 @@ impl Server {
             _data_dir: data_dir,
             _outside: outside,
         };
-        match server.open_doors(listeners, tls, &governing) {
+        match server.open_doors(tls, &governing) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.stop();
@@ -210,12 +202,7 @@ impl Server {
         }
     }
 
-    fn open_doors(
-        &mut self,
-        listeners: Vec<env::Listener>,
-        tls: Option<tls::Acceptor>,
-        governing: &Governing,
-    ) -> Result<(), StartError> {
+    fn open_doors(&mut self, tls: Option<tls::Acceptor>, governing: &Governing) -> Result<(), StartError> {
         let shared = &self.shared;
         let env = &shared.env;
         for index in 0..shared.workers.len() {
@@ -257,6 +244,8 @@ impl Server {
             mock_secret: self._data_dir.login_secret(),
             counts: shared.reception.clone(),
         };
+        let (listening, listeners) = listen(env, &shared.config)?;
+        self.listening = listening;
         let (stop, system) = (self.stop.clone(), Arc::downgrade(shared));
         let body = Box::new(move || reception.run(system, &listeners, &stop));
         let thread = env.threads.spawn("reception", None, body);
@@ -354,6 +343,20 @@ impl Server {
             let _ = thread.join();
         }
     }
+}
+
+/// Listens where clients connect; and where that is.
+fn listen(env: &Env, config: &ServerConfig) -> Result<(SocketAddr, Vec<Listener>), StartError> {
+    let refused = |error| StartError::Listen { address: config.listen, error };
+    let listener = env.net.listen(config.listen).map_err(refused)?;
+    let listening = listener.local_addr().map_err(refused)?;
+    let mut listeners = vec![listener];
+    if let Some(dir) = &config.socket_dir {
+        let path = dir.join(format!(".s.PGSQL.{}", listening.port()));
+        let local = env.net.listen_local(&path).map_err(StartError::io("listen on", &path))?;
+        listeners.push(local);
+    }
+    Ok((listening, listeners))
 }
 
 async fn end_sessions(shared: &Shared) {

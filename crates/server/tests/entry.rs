@@ -2,12 +2,14 @@
 
 mod support;
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use base::{Nanos, SqlState};
-use env::Env;
+use base::{Nanos, SqlState, TenantId};
+use env::{Env, Listener, Network, Socket};
 use pgproto::client;
 use pgproto::scram::{ClientExchange, MECHANISM};
 use server::{Server, StartError};
@@ -18,6 +20,41 @@ fn the_administrator_enters_and_is_answered() {
     let server = TestServer::start();
     let mut admin = server.admin("rowhouse");
     assert!(admin.is_alive());
+}
+
+/// The machine's network, of which is noted whether the tenants' catalogue was there when it was listened on.
+struct NotedDoors {
+    net: Arc<dyn Network>,
+    catalogue: OnceLock<PathBuf>,
+    was_there: Mutex<Vec<bool>>,
+}
+
+impl Network for NotedDoors {
+    fn listen(&self, addr: SocketAddr) -> io::Result<Listener> {
+        let catalogue = self.catalogue.get().expect("the test says where");
+        self.was_there.lock().unwrap().push(catalogue.exists());
+        self.net.listen(addr)
+    }
+    fn listen_local(&self, path: &Path) -> io::Result<Listener> {
+        self.net.listen_local(path)
+    }
+    fn connect(&self, addr: SocketAddr) -> io::Result<Socket> {
+        self.net.connect(addr)
+    }
+}
+
+/// Who comes before is refused, and may try another server.
+#[test]
+fn the_doors_open_when_the_tenants_are_known() {
+    let mut env = Env::real();
+    let doors = NotedDoors { net: env.net.clone(), catalogue: OnceLock::new(), was_there: Mutex::default() };
+    let doors = Arc::new(doors);
+    env.net = doors.clone();
+    let server = TestServer::in_env(&env, |config| {
+        doors.catalogue.set(server::tenant_file(&config.data_dir, TenantId::SYSTEM)).expect("set once");
+    });
+    assert_eq!(doors.was_there.lock().unwrap().last(), Some(&true));
+    assert!(server.admin("rowhouse").is_alive());
 }
 
 #[test]
