@@ -105,6 +105,36 @@ fn who_does_not_log_in_keeps_no_tenant_open() {
     assert!(user.is_alive());
 }
 
+#[test]
+fn dropped_tenants_are_forgotten_and_their_ids_are_not_given_again() {
+    let mut server = TestServer::start();
+    let dropped = |server: &TestServer| {
+        let rows = server
+            .admin("rowhouse")
+            .ok("SELECT id FROM rowhouse.tenants WHERE state = 'dropped' ORDER BY id");
+        rows.into_iter()
+            .map(|row| row[0].as_ref().expect("an id").parse().expect("a number"))
+            .collect::<Vec<u64>>()
+    };
+    let first = TenantId::FIRST_USER.0;
+    for name in ["a", "b", "stays", "c"] {
+        server.create_tenant(name);
+    }
+    for name in ["a", "b", "c"] {
+        server.admin("rowhouse").ok(&format!("DROP TENANT {name}"));
+    }
+    assert_eq!(dropped(&server), [first, first + 1, first + 3]);
+    server = server.restart();
+    eventually("all but the last are forgotten", || dropped(&server) == [first + 3]);
+    server = server.restart();
+    server.create_tenant("d");
+    let shown = server.admin("rowhouse").shown("SHOW TENANTS");
+    assert_eq!(shown.value("d", "id"), Some((first + 4).to_string().as_str()));
+    server = server.restart();
+    eventually("it is the last no more", || dropped(&server).is_empty());
+    assert!(server.connect("stays", "stays", "pw").expect("its owner").is_alive());
+}
+
 /// Of a catalogue that was lost with its log, or is an older one.
 #[test]
 fn a_data_file_that_nobody_knows_is_let_be() {

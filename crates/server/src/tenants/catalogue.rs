@@ -1,7 +1,7 @@
 //! What is remembered of tenants, in the system tenant's schema `rowhouse`.
 //!
-//! The table `rowhouse.tenants`, here, has one row for each tenant there ever was, so that ids are never given out twice. The
-//! server's own tenant has a row once it was altered.
+//! The table `rowhouse.tenants`, here, has one row for each tenant, and for each that was dropped until a later start finds nothing of it any more; the row
+//! with the last id stays, so that ids are never given out twice. The server's own tenant has a row once it was altered.
 
 mod named;
 mod tables;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
 use futures::channel::oneshot;
 use governor::{Promise, PromiseOptions, RunawayScope};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(super) use self::named::{Named, drop_named, set_named};
 pub(super) use self::tables::table;
@@ -26,6 +26,9 @@ use crate::shared::Shared;
 
 /// Rows of the table read by one statement.
 const LOADED_AT_ONCE: usize = 1_000;
+
+/// Rows of dropped tenants removed by one statement.
+const FORGOTTEN_AT_ONCE: usize = 250;
 
 /// How long a start waits for what earlier ones left to be removed.
 const CLEAR_UP_MAX: Nanos = Nanos::from_secs(5);
@@ -94,7 +97,39 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     if !left.is_empty() {
         clear_up(shared, left).await;
     }
-    look_through_files(shared, &dropped)
+    let left = look_through_files(shared, &dropped)?;
+    // By its row the next start knows which ids were given.
+    dropped.remove(&last);
+    let is_here = |volume: &str| {
+        volume == DEFAULT_VOLUME || shared.config.volumes.iter().any(|(name, _)| name == volume)
+    };
+    dropped.retain(|id, volume| is_here(volume) && !left.contains(id));
+    forget_dropped(shared, dropped.into_keys().collect());
+    Ok(())
+}
+
+/// Has the rows of these dropped tenants removed, of which nothing else is left: where tenants come and go each start would read more of them.
+fn forget_dropped(shared: &Arc<Shared>, mut ids: Vec<TenantId>) {
+    if ids.is_empty() {
+        return;
+    }
+    ids.sort_unstable();
+    let task_shared = shared.clone();
+    let task = async move {
+        for some in ids.chunks(FORGOTTEN_AT_ONCE) {
+            let list = some.iter().map(TenantId::to_string).collect::<Vec<_>>().join(", ");
+            let sql = format!("DELETE FROM rowhouse.tenants WHERE id IN ({list}) AND state = 'dropped'");
+            let forgotten = match system(&task_shared) {
+                Ok(system) => query(&task_shared, &system, sql).await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = forgotten {
+                tracing::info!(%error, "rows of dropped tenants stay; the next start tries again");
+                return;
+            }
+        }
+    };
+    shared.workers[0].handle.spawn(TenantId::SYSTEM, task).detach();
 }
 
 /// What an earlier start left to be removed.
@@ -195,8 +230,12 @@ async fn load_system(shared: &Arc<Shared>, system: &Arc<Home>) -> SqlResult<()> 
 
 /// Removes the data files of dropped tenants, each from the volume that it was on: a crash came between a DROP's row and its file. On another volume a
 /// file of that id is another server's. The ids of all others are not given again, those that the catalogue does not know among them: of a catalogue
-/// that was lost or is older, or another server's. Blocks.
-fn look_through_files(shared: &Shared, dropped: &FxHashMap<TenantId, String>) -> SqlResult<()> {
+/// that was lost or is older, or another server's. The ids of the files that are left. Blocks.
+fn look_through_files(
+    shared: &Shared,
+    dropped: &FxHashMap<TenantId, String>,
+) -> SqlResult<FxHashSet<TenantId>> {
+    let mut left = FxHashSet::default();
     let (disk, config) = (&shared.env.disk, &shared.config);
     let failed = |path: &Path, error: std::io::Error| {
         SqlError::new(SqlState::IO_ERROR, format!("{}: {error}", path.display()))
@@ -205,6 +244,8 @@ fn look_through_files(shared: &Shared, dropped: &FxHashMap<TenantId, String>) ->
     for (volume, dir) in std::iter::once((DEFAULT_VOLUME, &config.data_dir)).chain(others) {
         for (id, path) in tenant_files(disk.as_ref(), dir).map_err(|error| failed(dir, error))? {
             shared.tenants.set_last_id(id.0);
+            // Also one that is removed now: that may not last.
+            left.insert(id);
             if dropped.get(&id).is_some_and(|was_on| was_on == volume) {
                 tracing::info!(tenant = id.0, "a tenant's DROP was cut short: its file is removed");
                 if let Err(error) = disk.remove(&path) {
@@ -213,7 +254,7 @@ fn look_through_files(shared: &Shared, dropped: &FxHashMap<TenantId, String>) ->
             }
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// What a row says of its tenant.
@@ -222,7 +263,7 @@ pub(super) enum State {
     /// Its data file is not whole yet; nobody was told of it.
     Making,
     Live,
-    /// The row is kept so that the id is never given out again.
+    /// The row is kept until nothing else is left of the tenant, and longer if its id is the last.
     Dropped,
 }
 
