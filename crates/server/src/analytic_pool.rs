@@ -25,7 +25,7 @@ use looks::Looks;
 use place::{Kind, Place};
 use turns::Turns;
 
-use crate::executor::{Background, IoGoverning, Proxy, WorkerHandle, WorkerPermits};
+use crate::executor::{Background, Haste, IoGoverning, Proxy, WorkerHandle, WorkerPermits};
 use crate::work_memory::ServerWorkMemory;
 
 /// The engine of analytical queries: runs one to its end on the calling thread, telling of every event. It stops when
@@ -67,6 +67,8 @@ struct Waiting {
     looks: Looks<Job>,
     threads: usize,
     idle: usize,
+    /// Of the queries that run.
+    running: Vec<Haste>,
     closed: bool,
 }
 
@@ -178,7 +180,8 @@ impl AnalyticPool {
         Ok(Events(events))
     }
 
-    /// Ends all threads once their present job ended; blocks until then.
+    /// Ends all threads once their present job ended; blocks until then. Nobody wants the results any more: what they do to their next look is done at the
+    /// ordinary priority, since at theirs other processes on their cores would have it take any length of time.
     pub(crate) fn shut_down(&self) {
         for queue in &self.queues {
             let mut waiting = lock(&queue.waiting);
@@ -186,7 +189,9 @@ impl AnalyticPool {
             for job in waiting.drain() {
                 job.events.close_producer();
             }
+            let running = waiting.running.clone();
             drop(waiting);
+            running.iter().for_each(Haste::ask);
             queue.changed.notify_all();
         }
         for queue in &self.queues {
@@ -204,6 +209,13 @@ impl Queue {
     fn queries(&self) -> usize {
         let waiting = lock(&self.waiting);
         waiting.threads - waiting.idle + waiting.jobs.startable() + waiting.looks.startable()
+    }
+
+    /// Notes that the query of a proxy runs; true if its end is awaited already.
+    fn note_running(&self, haste: &Haste) -> bool {
+        let mut waiting = lock(&self.waiting);
+        waiting.running.push(haste.clone());
+        waiting.closed
     }
 
     /// Starts a thread that was counted.
@@ -271,6 +283,10 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         events.begin_thread(env.threads.current());
         let held = events.control.held();
         let proxy = Rc::new(Proxy::enter(env, &queue.worker, tenant, is_promised, held, &background));
+        let haste = proxy.haste();
+        if proxy.sharing_locks(|| queue.note_running(&haste)) {
+            haste.ask();
+        }
         permits.work_for(&events.control, &proxy);
         let place = Place::new(queue, tenant, kind);
         let waiting = Rc::clone(&proxy);
@@ -286,6 +302,7 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         permits.rest();
         drop(around);
         drop(proxy);
+        lock(&queue.waiting).running.retain(|running| !running.is_same(&haste));
         events.end_thread();
         meter.end(env.now());
         place.end();

@@ -34,6 +34,7 @@ pub use home_cell::HomeCell;
 pub use io_governing::IoGoverning;
 pub(crate) use io_permits::WorkerPermits;
 pub(crate) use preempt::preemptible;
+pub(crate) use proxy::Haste;
 pub use proxy::{PROXY_QUANTUM, Proxy};
 pub(crate) use residence::Held;
 pub use residence::Residence;

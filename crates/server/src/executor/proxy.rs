@@ -58,6 +58,8 @@ struct Doing {
     has_leave: bool,
     /// Its place has ended.
     has_ended: bool,
+    /// Somebody waits for that.
+    is_hastened: bool,
     /// What it is at.
     is_at: Priority,
 }
@@ -80,8 +82,11 @@ impl ProxyState {
     }
 
     fn apply(&self, doing: &mut Doing, is_raised: bool) -> io::Result<()> {
-        let is_ordinary =
-            doing.has_ended || doing.has_leave || doing.shares_locks || (doing.waits && self.is_promised);
+        let is_ordinary = doing.has_ended
+            || doing.is_hastened
+            || doing.has_leave
+            || doing.shares_locks
+            || (doing.waits && self.is_promised);
         let wanted = match is_raised {
             _ if is_ordinary => Priority::Normal,
             true => Priority::ProxyRaised,
@@ -200,6 +205,7 @@ impl Proxy {
                 shares_locks: true,
                 has_leave: false,
                 has_ended: false,
+                is_hastened: false,
                 is_at: Priority::Normal,
             }),
         };
@@ -212,6 +218,11 @@ impl Proxy {
 
     pub(super) fn state(&self) -> &Arc<ProxyState> {
         &self.state
+    }
+
+    /// By which its end can be hastened.
+    pub(crate) fn haste(&self) -> Haste {
+        Haste(self.state.clone())
     }
 
     /// Runs `wait`, which blocks the thread, with the proxy out of the run queue.
@@ -250,6 +261,23 @@ impl Proxy {
         let account = self.state.account.clone();
         let worker = account.worker.clone();
         worker.send(Message::Ready(account, Work::Proxy(self.state.clone())));
+    }
+}
+
+/// Has a proxy's thread go on at the ordinary priority: for who waits for its end, whatever else the machine does.
+#[derive(Clone)]
+pub(crate) struct Haste(Arc<ProxyState>);
+
+impl Haste {
+    /// From any thread, which must not hold a lock that the proxy's takes in [`Proxy::sharing_locks`].
+    pub(crate) fn ask(&self) {
+        self.0.release();
+        self.0.change(|doing| doing.is_hastened = true);
+    }
+
+    /// Whether both are of one proxy.
+    pub(crate) fn is_same(&self, other: &Haste) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

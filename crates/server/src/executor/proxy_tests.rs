@@ -184,6 +184,29 @@ fn a_proxy_that_waits_is_raised_no_more() {
 }
 
 #[test]
+fn a_thread_whose_end_is_awaited_is_at_the_ordinary_priority_from_then_on() {
+    let mut beside = Beside::new();
+    let (tell, told) = mpsc::channel();
+    beside.start("awaited", A, move |proxy, stop| {
+        tell.send(proxy.haste()).unwrap();
+        while !stop.load(Ordering::Relaxed) {
+            proxy.sharing_locks(|| std::hint::spin_loop());
+            sleep(Duration::from_millis(1));
+        }
+    });
+    // Where there is another one, who is picked is raised, and who is not is lowered.
+    beside.spin("spins", B);
+    beside.turn_until(|beside| beside.last("awaited") == Some(Priority::ProxyRaised));
+    let haste = told.recv().unwrap();
+    haste.ask();
+    for _ in 0..50 {
+        assert_eq!(beside.last("awaited"), Some(Priority::Normal));
+        beside.worker.turn(Some(Nanos::from_millis(1))).unwrap();
+    }
+    assert!(haste.is_same(&haste.clone()));
+}
+
+#[test]
 fn a_thread_that_has_leave_to_read_is_at_the_ordinary_priority_until_it_has_read() {
     let mut beside = Beside::new();
     let (io, handle, last) = (beside.governing.io.clone(), beside.worker.handle(), beside.last.clone());
