@@ -4,6 +4,7 @@
 //! its table: as the file's root has them, and as they are with the redo log replayed, in memory. Writes nothing but the
 //! lock file. `rowhouse verify-backup` checks one backup in the same way, which need not be writable.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -168,17 +169,19 @@ fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
     bar.set_message("redo logs");
     let redo = check_logs(env, &mut report);
     let known = known_tenants(env, place, redo.as_ref(), &mut report);
+    let there: BTreeSet<&Path> = files.iter().map(|(_, file)| file.as_path()).collect();
     for tenant in known.iter().filter(|tenant| !tenant.unmade) {
-        report.defects.extend(missing_file(place, tenant, &files));
+        report.defects.extend(missing_file(place, tenant, &there));
     }
     for (id, file) in files {
-        if known.iter().any(|tenant| tenant.id == id && tenant.unmade) {
+        let tenant = known.binary_search_by_key(&id, |tenant| tenant.id).ok().map(|at| &known[at]);
+        if tenant.is_some_and(|tenant| tenant.unmade) {
             report.unmade.push(file);
             continue;
         }
         bar.set_message(format!("tenant {id}"));
         let mut outcome = Check { env, redo: redo.as_ref(), bar: &bar, report: &mut report }.tenant(id, file);
-        outcome.name = known.iter().find(|tenant| tenant.id == id).map(|tenant| tenant.name.clone());
+        outcome.name = tenant.map(|tenant| tenant.name.clone());
         report.tenants.push(outcome);
     }
     bar.finish_and_clear();
@@ -186,7 +189,7 @@ fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
     Ok(report)
 }
 
-/// The tenants of the catalogue. Where it cannot be read that is a defect, and tenants are known by their ids alone.
+/// The tenants of the catalogue, in order of their ids. Where it cannot be read that is a defect, and tenants are known by their ids alone.
 fn known_tenants(
     env: &Env,
     place: &Place,
@@ -205,7 +208,7 @@ fn known_tenants(
 }
 
 /// What is wrong if the data file of a tenant of the catalogue is not among those found.
-fn missing_file(place: &Place, tenant: &KnownTenant, files: &[(TenantId, PathBuf)]) -> Option<Defect> {
+fn missing_file(place: &Place, tenant: &KnownTenant, there: &BTreeSet<&Path>) -> Option<Defect> {
     let KnownTenant { id, name, volume, .. } = tenant;
     let Some(dir) = place.volume(volume) else {
         let what = format!(
@@ -214,7 +217,7 @@ fn missing_file(place: &Place, tenant: &KnownTenant, files: &[(TenantId, PathBuf
         return Some(Defect { file: place.data().to_owned(), offset: None, what });
     };
     let file = server::tenant_file(dir, *id);
-    let is_there = files.iter().any(|(_, found)| *found == file);
+    let is_there = there.contains(file.as_path());
     (!is_there).then(|| Defect {
         file,
         offset: None,
