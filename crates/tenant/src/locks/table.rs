@@ -12,6 +12,9 @@ use super::spread_table::SpreadTable;
 use super::wait::{LockWait, WaitEnd};
 use super::{LockMode, LockTag, RowLock, WaitPolicy};
 
+/// Holders that are gone through for each session that waits.
+const FEW: usize = 8;
+
 /// How long a lock is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
@@ -46,6 +49,13 @@ pub(super) struct Holder {
 impl Holder {
     pub(super) fn modes(&self) -> u8 {
         self.transaction | self.own
+    }
+
+    fn add(&mut self, mode: LockMode, scope: Scope) {
+        match scope {
+            Scope::Transaction => self.transaction |= mode.bit(),
+            Scope::Session => self.own |= mode.bit(),
+        }
     }
 }
 
@@ -343,20 +353,28 @@ impl LockTable {
     fn hand_over(&mut self, tag: &LockTag) {
         let Some(entry) = self.entries.get_mut(tag) else { return };
         let mut granted: SmallVec<[(SessionId, LockMode, Scope); 2]> = SmallVec::new();
+        let mut held = entry.held();
         let (mut ahead, mut place) = (0, 0);
         while let Some(next) = entry.queue.get(place) {
-            let holds_part = entry.holders.iter().any(|h| h.session == next.session);
-            if entry.conflicts_with_holders(next.session, next.mode)
-                || (!holds_part && next.mode.conflicts() & ahead != 0)
-            {
-                ahead |= next.mode.bit();
+            let (session, mode) = (next.session, next.mode);
+            let holds_part = held.is_by(entry, session);
+            let conflicts = match holds_part {
+                true => entry.conflicts_with_holders(session, mode),
+                false => mode.conflicts() & held.modes != 0,
+            };
+            if conflicts || (!holds_part && mode.conflicts() & ahead != 0) {
+                ahead |= mode.bit();
                 place += 1;
                 continue;
             }
             let next = entry.queue.remove(place).expect("looked at above");
-            entry.hold(next.session, next.mode, next.scope);
-            self.waits.remove(&next.session);
-            granted.push((next.session, next.mode, next.scope));
+            match holds_part {
+                true => entry.hold(session, mode, next.scope),
+                false => entry.hold_first(session, mode, next.scope),
+            }
+            held.add(session, mode);
+            self.waits.remove(&session);
+            granted.push((session, mode, next.scope));
             next.end.end();
         }
         if entry.holders.is_empty() && entry.queue.is_empty() {
@@ -382,24 +400,55 @@ impl LockTable {
     }
 }
 
+/// Who holds a lock, found without going through all of them for each that waits.
+struct Held {
+    modes: u8,
+    /// Their sessions, where they are more than a few.
+    sessions: Option<FxHashSet<SessionId>>,
+}
+
+impl Held {
+    fn is_by(&self, entry: &Entry, session: SessionId) -> bool {
+        match &self.sessions {
+            Some(sessions) => sessions.contains(&session),
+            None => entry.holders.iter().any(|h| h.session == session),
+        }
+    }
+
+    fn add(&mut self, session: SessionId, mode: LockMode) {
+        self.modes |= mode.bit();
+        if let Some(sessions) = &mut self.sessions {
+            sessions.insert(session);
+        }
+    }
+}
+
 impl Entry {
+    fn held(&self) -> Held {
+        let is_many = self.holders.len().max(self.queue.len()) > FEW;
+        Held {
+            modes: self.holders.iter().fold(0, |modes, h| modes | h.modes()),
+            sessions: is_many.then(|| self.holders.iter().map(|h| h.session).collect()),
+        }
+    }
+
     fn conflicts_with_holders(&self, session: SessionId, mode: LockMode) -> bool {
         let conflicts = mode.conflicts();
         self.holders.iter().any(|h| h.session != session && h.modes() & conflicts != 0)
     }
 
     fn hold(&mut self, session: SessionId, mode: LockMode, scope: Scope) {
-        let holder = match self.holders.iter_mut().position(|h| h.session == session) {
-            Some(i) => &mut self.holders[i],
-            None => {
-                self.holders.push(Holder { session, transaction: 0, own: 0 });
-                self.holders.last_mut().expect("pushed")
-            }
-        };
-        match scope {
-            Scope::Transaction => holder.transaction |= mode.bit(),
-            Scope::Session => holder.own |= mode.bit(),
+        match self.holders.iter_mut().find(|h| h.session == session) {
+            Some(holder) => holder.add(mode, scope),
+            None => self.hold_first(session, mode, scope),
         }
+    }
+
+    /// As [`Entry::hold`] by a session that holds nothing of it.
+    fn hold_first(&mut self, session: SessionId, mode: LockMode, scope: Scope) {
+        let mut holder = Holder { session, transaction: 0, own: 0 };
+        holder.add(mode, scope);
+        self.holders.push(holder);
     }
 }
 
@@ -473,6 +522,41 @@ mod tests {
             assert!(matches!(ask(&mut table, 1, number), Acquired::Busy));
         }
         (0..1000).for_each(|number| assert!(matches!(ask(&mut table, 2, number), Acquired::Busy)));
+    }
+
+    /// An ALTER TABLE that waits for many, and many that wait behind it; some of them hold a part.
+    #[test]
+    fn who_waits_is_granted_in_order_however_many_hold_and_wait() {
+        use super::super::TableLock;
+        const COUNT: u32 = 300;
+        let tag = LockTag::Table(base::Oid(7));
+        let mut table = LockTable::default();
+        let ask = |table: &mut LockTable, session: u32, mode: TableLock| {
+            let (session, mode) = (SessionId(session), LockMode::Table(mode));
+            table.acquire(session, &tag, mode, Scope::Transaction, WaitPolicy::Wait)
+        };
+        for session in 0..COUNT {
+            assert!(matches!(ask(&mut table, session, TableLock::RowExclusive), Acquired::Gained));
+        }
+        let alters = ask(&mut table, COUNT, TableLock::AccessExclusive);
+        let waits: Vec<Acquired> =
+            (0..COUNT).map(|n| ask(&mut table, COUNT + 1 + n, TableLock::RowExclusive)).collect();
+        // It holds a part, and goes before who conflicts with that.
+        assert!(matches!(ask(&mut table, 0, TableLock::RowShare), Acquired::Gained));
+        let is_over = |acquired: &Acquired| matches!(acquired, Acquired::Queued(wait) if wait.is_over());
+        for session in 0..COUNT {
+            assert!(!is_over(&alters), "{session} still holds it");
+            table.release(SessionId(session), &tag, u8::MAX);
+        }
+        assert!(is_over(&alters) && !waits.iter().any(is_over));
+        assert!(table.settle(SessionId(COUNT), &tag));
+        table.release(SessionId(COUNT), &tag, u8::MAX);
+        assert!(waits.iter().all(is_over));
+        for session in COUNT + 1..=2 * COUNT {
+            assert!(table.settle(SessionId(session), &tag));
+            table.release(SessionId(session), &tag, u8::MAX);
+        }
+        assert!(table.is_empty());
     }
 
     #[test]
