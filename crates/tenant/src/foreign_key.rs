@@ -2,7 +2,7 @@
 //! to [`crate::due`]; what ON DELETE and ON UPDATE ask for is done in any case.
 //!
 //! A referencing row locks the row it references FOR KEY SHARE, so a reference and the deletion of its target never both
-//! commit. Checks read the newest state, as PostgreSQL's do, whatever the transaction's snapshot.
+//! commit. Checks read the newest state whatever the transaction's snapshot; those of PostgreSQL that look for a referenced row read the snapshot.
 
 use std::sync::Arc;
 
