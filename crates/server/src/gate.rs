@@ -1,5 +1,6 @@
 //! Who may enter where: the reception's questions, answered by the tenants' homes.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
@@ -33,7 +34,16 @@ impl Gate for ServerGate {
     fn admit(&self, database: &str, user: &str) -> BoxFuture<'static, SqlResult<Admission>> {
         let shared = self.0.clone();
         let (database, user) = (database.to_owned(), user.to_owned());
-        Box::pin(async move { admit(&shared, &database, &user).await })
+        Box::pin(async move {
+            // While there is time to tell why.
+            let wait = Nanos(shared.config.authentication_timeout.0 / 3 * 2);
+            let mut admitted = pin!(admit(&shared, &database, &user));
+            match env::timeout_at(Some(env::now() + wait), admitted.as_mut()).await {
+                Ok(admission) => admission,
+                Err(env::Elapsed) if is_being_opened(&shared, &database) => Err(starting_up()),
+                Err(env::Elapsed) => admitted.await,
+            }
+        })
     }
 
     fn enter(&self, client: Authenticated) -> Result<(), Box<(Authenticated, SqlError)>> {
@@ -72,6 +82,17 @@ impl Gate for ServerGate {
     fn cancel(&self, key: CancelKey) {
         self.0.sessions.cancel(key);
     }
+}
+
+fn is_being_opened(shared: &Shared, database: &str) -> bool {
+    shared.tenants.find(database).is_some_and(|entry| !entry.home.is_open())
+}
+
+/// What PostgreSQL says while it replays its log: clients try another server, or again.
+fn starting_up() -> SqlError {
+    SqlError::fatal(SqlState::CANNOT_CONNECT_NOW, "the database system is starting up").with_detail(
+        "The database is being opened, which takes long where much is in its log or its limits hold it.",
+    )
 }
 
 fn unknown_database(name: &str) -> SqlError {

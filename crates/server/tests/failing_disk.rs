@@ -446,3 +446,19 @@ fn a_tenant_is_reopened_after_its_log_and_its_file_failed_though_nobody_writes()
     let mut acme = reads_again();
     acme.ok("INSERT INTO t VALUES (2)");
 }
+
+#[test]
+fn who_waits_for_a_tenant_that_is_opened_for_long_is_told_so() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| config.authentication_timeout = Nanos::from_secs(3));
+    server.create_tenant("acme");
+    let server = server.restart();
+    disk.data.write_ms.store(5_000, Ordering::SeqCst);
+    let refused = server.connect("acme", "acme", "pw").err().expect("it is being opened");
+    assert_eq!((refused.state, refused.severity.as_str()), (SqlState::CANNOT_CONNECT_NOW, "FATAL"));
+    disk.data.write_ms.store(0, Ordering::SeqCst);
+    let begun = Instant::now();
+    while server.connect("acme", "acme", "pw").is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is never opened");
+    }
+}
