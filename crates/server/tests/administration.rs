@@ -334,6 +334,20 @@ fn statements_wait_for_who_has_locked_the_catalogue() {
     assert!(server.connect("three", "three", "pw").expect("its owner").is_alive());
 }
 
+/// Nobody could end its wait, and its claim would keep others from the name.
+#[test]
+fn statements_wait_for_a_locked_catalogue_for_a_while() {
+    let server = TestServer::start();
+    let mut holder = server.admin("rowhouse");
+    holder.ok("BEGIN");
+    holder.ok("LOCK TABLE rowhouse.tenants IN SHARE MODE");
+    let mut admin = server.admin("rowhouse");
+    assert_eq!(admin.fails("CREATE TENANT acme OWNER acme PASSWORD 'pw'"), SqlState::LOCK_NOT_AVAILABLE);
+    holder.ok("COMMIT");
+    admin.ok("CREATE TENANT acme OWNER acme PASSWORD 'pw'");
+    assert!(server.connect("acme", "acme", "pw").expect("its owner").is_alive());
+}
+
 /// It would wait for itself, and nobody could end it.
 #[test]
 fn what_changes_the_catalogue_is_refused_behind_statements_that_lock_something() {

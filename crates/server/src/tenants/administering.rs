@@ -29,7 +29,7 @@ pub(crate) async fn administer(shared: &Arc<Shared>, sql: String) -> SqlResult<A
             Box::pin(async move { statements::run_to_end(&shared, &control, statement).await })
         };
         // Whoever asked may be gone.
-        let _ = tell.send(run(&task_shared, &task_home, &sql, &[], &carry_out).await);
+        let _ = tell.send(run(&task_shared, &task_home, &sql, &[], None, &carry_out).await);
     };
     system.spawn(task).detach();
     told.await.unwrap_or_else(|_| Err(SqlError::internal("a statement of the administrator did not finish")))

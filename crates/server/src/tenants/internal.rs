@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult};
+use base::{Nanos, SqlError, SqlResult, SqlState};
 use futures::future::BoxFuture;
 use pgproto::client;
 use sql::session::{AnalyticEvent, HostOutcome, HostStatement, Pause, Session, SessionStart};
@@ -22,6 +22,18 @@ const OWN_SETTINGS: [(&str, &str); 5] = [
     ("statement_timeout", "0"),
     ("synchronous_commit", "on"),
 ];
+
+/// How long what the catalogue is told waits for a lock: others of the server's own have theirs for milliseconds, and an administrator's session may have
+/// one for as long as it likes, while nobody can end this wait.
+const LOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
+
+fn is_locked() -> SqlError {
+    SqlError::new(
+        SqlState::LOCK_NOT_AVAILABLE,
+        "the tables of the schema \"rowhouse\" are locked by another session",
+    )
+    .with_hint("End its transaction: pg_locks and pg_stat_activity say whose it is.")
+}
 
 /// A row as text.
 pub(crate) type TextRow = Vec<Option<String>>;
@@ -54,21 +66,27 @@ pub(crate) struct Answered {
 
 /// Runs `sql` in the tenant at `home` and gives all rows of its results. After `Ok` its changes are durable. May be
 /// called from any thread.
+///
+/// # Errors
+/// Those of the statement; 55P03 where what it wants is locked for long.
 pub(crate) async fn query(shared: &Arc<Shared>, home: &Arc<Home>, sql: String) -> SqlResult<Vec<TextRow>> {
     let (task_shared, task_home) = (shared.clone(), home.clone());
-    let task = home.spawn(async move { run(&task_shared, &task_home, &sql, &OWN_SETTINGS, &refuse).await });
+    let wait_max = Some(LOCK_WAIT_MAX);
+    let task = home
+        .spawn(async move { run(&task_shared, &task_home, &sql, &OWN_SETTINGS, wait_max, &refuse).await });
     let answered =
         task.await.unwrap_or_else(|| Err(SqlError::internal("an internal statement did not finish")));
     Ok(answered?.rows)
 }
 
-/// Runs `sql` in the tenant at `home`, where the caller is, with `settings`, the administrator's statements by `carry_out`. After `Ok` its changes are
-/// durable, unless sessions of the administrator's role begin without.
+/// Runs `sql` in the tenant at `home`, where the caller is, with `settings`, the administrator's statements by `carry_out`, and waits so long for a lock
+/// at most. After `Ok` its changes are durable, unless sessions of the administrator's role begin without.
 pub(super) async fn run(
     shared: &Arc<Shared>,
     home: &Arc<Home>,
     sql: &str,
     settings: &[(&str, &str)],
+    lock_wait_max: Option<Nanos>,
     carry_out: CarryOut<'_>,
 ) -> SqlResult<Answered> {
     home.open().await?;
@@ -85,7 +103,7 @@ pub(super) async fn run(
     };
     let mut session = home.with(|home| Session::new(start, home.tenant))??;
     let mut output = Output::default();
-    let outcome = drive(shared, home, carry_out, &mut session, sql, &mut output).await;
+    let outcome = drive(shared, home, lock_wait_max, carry_out, &mut session, sql, &mut output).await;
     home.with(|home| session.end(home))?;
     outcome?;
     if let Some(observed) = session.observed() {
@@ -97,6 +115,7 @@ pub(super) async fn run(
 async fn drive(
     shared: &Shared,
     home: &Arc<Home>,
+    lock_wait_max: Option<Nanos>,
     carry_out: CarryOut<'_>,
     session: &mut Session,
     sql: &str,
@@ -109,7 +128,10 @@ async fn drive(
         };
         match pause {
             Pause::Error(error) => return Err(error),
-            Pause::Lock(wait) => wait.await,
+            Pause::Lock(wait) => {
+                let until = lock_wait_max.map(|most| env::now() + most);
+                env::timeout_at(until, wait).await.map_err(|env::Elapsed| is_locked())?;
+            }
             Pause::Pages(requests) => home.load_pages(requests).await?,
             Pause::StoredRows(read) => session.stored_rows_loaded(read.read().await?),
             Pause::Memory(wait) => home.await_memory(wait).await?,
