@@ -29,6 +29,12 @@ struct Faults {
     writes_left: Arc<AtomicI32>,
     /// How long a write takes besides.
     write_ms: Arc<AtomicU64>,
+    /// How long a sync does.
+    sync_ms: Arc<AtomicU64>,
+    /// Syncs under way.
+    syncing: Arc<AtomicU64>,
+    /// The most that there were at a time.
+    syncing_most: Arc<AtomicU64>,
 }
 
 impl Faults {
@@ -54,6 +60,8 @@ struct FailingDisk {
     disk: Arc<dyn Disk>,
     log: Faults,
     data: Faults,
+    /// Of the other tenants' data files.
+    others: Faults,
 }
 
 struct FailingFile {
@@ -69,7 +77,8 @@ fn failing_file() -> String {
 impl FailingDisk {
     fn env() -> (Env, FailingDisk) {
         let mut env = Env::real_on_epoll();
-        let disk = FailingDisk { disk: env.disk.clone(), log: Faults::default(), data: Faults::default() };
+        let (log, data, others) = (Faults::default(), Faults::default(), Faults::default());
+        let disk = FailingDisk { disk: env.disk.clone(), log, data, others };
         env.disk = Arc::new(disk.clone());
         (env, disk)
     }
@@ -86,6 +95,7 @@ impl Disk for FailingDisk {
             // A segment is opened before it has its name.
             Some("redo" | "new") => self.log.clone(),
             _ if path.ends_with(failing_file()) => self.data.clone(),
+            Some("rowhouse") => self.others.clone(),
             _ => Faults::default(),
         };
         Ok(File::new(Arc::new(FailingFile { file, faults })))
@@ -142,8 +152,13 @@ impl FileOps for FailingFile {
         self.file.write_at(buf, offset).map(|()| buf.len())
     }
     fn sync_data(&self) -> io::Result<()> {
-        Faults::check(&self.faults.sync)?;
-        self.file.sync_data_blocking()
+        let Faults { sync, sync_ms, syncing, syncing_most, .. } = &self.faults;
+        Faults::check(sync)?;
+        syncing_most.fetch_max(syncing.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(sync_ms.load(Ordering::SeqCst)));
+        let synced = self.file.sync_data_blocking();
+        syncing.fetch_sub(1, Ordering::SeqCst);
+        synced
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
@@ -241,6 +256,22 @@ fn a_commit_that_becomes_durable_while_the_server_ends_is_told() {
     disk.log.write_ms.store(0, Ordering::SeqCst);
     let mut again = server.connect("acme", "acme", "pw").unwrap();
     assert_eq!(again.ok("SELECT count(*) FROM t"), one("1"));
+}
+
+/// Thousands of tenants, one after the other, would take longer than a supervisor waits for the end.
+#[test]
+fn tenants_have_their_last_checkpoints_side_by_side() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| config.workers = Some(1));
+    for tenant in ["a", "b", "c", "d", "e"] {
+        server.create_tenant(tenant);
+        server.connect(tenant, tenant, "pw").unwrap().ok("CREATE TABLE t (id int PRIMARY KEY)");
+    }
+    disk.others.sync_ms.store(50, Ordering::SeqCst);
+    disk.others.syncing_most.store(0, Ordering::SeqCst);
+    drop(server);
+    let most = disk.others.syncing_most.load(Ordering::SeqCst);
+    assert!(most >= 2, "{most} at a time");
 }
 
 /// Repeats a statement, in a new session each time, until it succeeds; before that it may fail with `states` only.

@@ -171,18 +171,22 @@ pub(super) async fn aside<T: Send + 'static>(
     told.await.map_err(|_| io::Error::other("its thread has ended"))
 }
 
-/// Checkpoints every open tenant of worker `index`.
+/// Checkpoints every open tenant of worker `index`, some at a time: most of what each takes is waiting for its own file.
 pub(crate) async fn shut_down(shared: Arc<Shared>, index: usize) {
+    let mut ending = SideBySide::default();
     for home in shared.workers[index].open_homes() {
-        let last = home.clone();
-        let task = home.spawn(async move {
-            last.hurry_checkpoint();
-            last.checkpoint_ended().await;
-            last.checkpoint(Pace::Now).await
-        });
-        // Failures are logged where they happen.
-        let _ = task.await;
+        let begin = || {
+            let last = home.clone();
+            home.spawn(async move {
+                last.hurry_checkpoint();
+                last.checkpoint_ended().await;
+                // A failure is logged where it happens.
+                let _ = last.checkpoint(Pace::Now).await;
+            })
+        };
+        ending.begin(home.id(), begin).await;
     }
+    ending.all_ended().await;
 }
 
 #[cfg(test)]
