@@ -15,7 +15,7 @@ use storage::redo::{LogDir, RedoError, RedoIndex};
 use super::Home;
 use super::checkpoints::Pace;
 use super::side_by_side::SideBySide;
-use crate::executor::WorkerHandle;
+use crate::executor::{self, WorkerHandle};
 use crate::shared::Shared;
 
 const TICK: Nanos = Nanos::from_secs(1);
@@ -34,6 +34,10 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
     loop {
         env::sleep(TICK).await;
         for home in shared.workers[index].open_homes() {
+            // A look takes a microsecond or two, and there may be thousands.
+            if executor::poll_elapsed() >= executor::TURN_MAX {
+                executor::yield_now().await;
+            }
             // Who has just moved is looked after where it is now.
             if !home.is_here() {
                 continue;
