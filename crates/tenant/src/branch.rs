@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{Lsn, SqlError, SqlResult, TreeId, TxnId};
+use base::{CommitNo, Lsn, SqlError, SqlResult, TreeId, TxnId};
 use rustc_hash::FxHashSet;
 use storage::PageFault;
 
@@ -51,7 +51,10 @@ const BEHIND_MAX: usize = 1 << 14;
 
 /// The branch, and what else belongs to one state of the pages or the other.
 pub(crate) struct Branch {
+    /// [`NOBODY`] of a replay.
     owner: TxnId,
+    /// Of a replay: the last commit that the live pages have.
+    replayed_from: Option<CommitNo>,
     /// Of the state that is not current.
     other: Side,
     /// What others changed since and the branch does not have yet.
@@ -71,6 +74,9 @@ pub(crate) struct Branch {
     /// Why it cannot have what others changed, found while its transaction was idle: that fails by it.
     failed: Option<SqlError>,
 }
+
+/// No transaction has this number.
+const NOBODY: TxnId = TxnId(0);
 
 /// What belongs to one state of the pages.
 #[derive(Default)]
@@ -140,9 +146,19 @@ impl Tenant {
         txn.implicit = false;
         self.lock(txn, LockTag::Branch, LockMode::FOR_BRANCH, WaitPolicy::Wait)?;
         self.lock(txn, LockTag::Ddl, LockMode::NO_DDL, WaitPolicy::Wait)?;
+        self.fork(txn.id, None);
+        // As much is left to what is not poured.
+        let locks_max = self.changes_max().map_or(u64::MAX, |max| max.0 / 2);
+        self.locks.keep_many(txn.session, locks_max);
+        txn.branched = true;
+        Ok(())
+    }
+
+    fn fork(&mut self, owner: TxnId, replayed_from: Option<CommitNo>) {
         self.pages.fork();
         self.branch = Some(Box::new(Branch {
-            owner: txn.id,
+            owner,
+            replayed_from,
             other: Side {
                 trees: self.trees.clone(),
                 garbage: self.garbage.clone(),
@@ -158,11 +174,24 @@ impl Tenant {
             overtaken: FxHashSet::default(),
             failed: None,
         }));
-        // As much is left to what is not poured.
-        let locks_max = self.changes_max().map_or(u64::MAX, |max| max.0 / 2);
-        self.locks.keep_many(txn.session, locks_max);
-        txn.branched = true;
-        Ok(())
+    }
+
+    /// Has a replay go on in a branch: the live pages stay those of the last commit, so that a root of them can be written before the next
+    /// one is whole, and what was replayed can leave memory with that.
+    pub(crate) fn begin_replay_branch(&mut self) {
+        self.fork(NOBODY, Some(self.committed));
+        self.turn(true);
+    }
+
+    /// The last commit that the live pages have, while a replay goes on in a branch.
+    pub(crate) fn replayed_from(&self) -> Option<CommitNo> {
+        self.branch.as_ref().and_then(|branch| branch.replayed_from)
+    }
+
+    /// Puts what was replayed in a branch in the place of the live pages: it is that of one commit again.
+    pub(crate) fn end_replay_branch(&mut self) {
+        self.turn(false);
+        drop(self.put_in_place());
     }
 
     /// Turns to the branch, or back.
@@ -411,7 +440,7 @@ impl Tenant {
     pub(crate) fn log_branch(
         &mut self,
         txn: &Txn,
-        commit: base::CommitNo,
+        commit: CommitNo,
         record: &[u8],
         redo: &mut dyn RedoSink,
     ) -> SqlResult<Lsn> {
@@ -430,15 +459,20 @@ impl Tenant {
 
     /// Puts the branch in the place of the live pages; the trees it changed.
     pub(crate) fn adopt_branch(&mut self, txn: &mut Txn) -> FxHashSet<TreeId> {
-        let branch = self.branch.take().expect("the transaction has a branch");
-        assert!(branch.behind.is_empty(), "the branch has what others committed");
-        self.pages.adopt_branch();
-        let Side { trees, garbage, spoiled, gone_trees } = branch.other;
-        (self.trees, self.garbage, self.spoiled, self.gone_trees) = (trees, garbage, spoiled, gone_trees);
-        self.forget_frozen();
+        let branch = self.put_in_place();
         self.locks.release_many(txn.session);
         txn.branched = false;
         branch.changed
+    }
+
+    fn put_in_place(&mut self) -> Box<Branch> {
+        let mut branch = self.branch.take().expect("there is a branch");
+        assert!(branch.behind.is_empty(), "the branch has what others committed");
+        self.pages.adopt_branch();
+        let Side { trees, garbage, spoiled, gone_trees } = std::mem::take(&mut branch.other);
+        (self.trees, self.garbage, self.spoiled, self.gone_trees) = (trees, garbage, spoiled, gone_trees);
+        self.forget_frozen();
+        branch
     }
 
     /// Gives the branch up; its pages go with [`Tenant::reclaim`]. What was built before it was begun is in the live pages too.

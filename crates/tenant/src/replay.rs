@@ -2,7 +2,8 @@
 //!
 //! Values are absolute, so of all changes of a key in a batch of commits only the last one counts, and the order among keys is
 //! free: a batch is sorted by tree and key, and each leaf is found once for all that goes to it. Nobody may read the tenant
-//! meanwhile: only between batches are its pages those of one commit. What stands for a whole tree (a build, a drop) ends the
+//! meanwhile: only between batches are its pages those of one commit. A record longer than a batch, and one that builds a tree, may change more than
+//! memory has room for: it is replayed in a branch, beside pages that stay those of the commit before, so that checkpoints can be of these. What stands for a whole tree (a build, a drop) ends the
 //! sorting: all before it is applied before it. Reading and sorting ([`sorting`]) need no pages, so that a thread of its own can do both [`ahead`] of who applies.
 
 mod ahead;
@@ -76,11 +77,10 @@ impl Tenant {
         while records.read_into(&mut replay.batch, batch_len(budget.as_deref(), BATCH_LEN_MAX))? {
             self.replay_batch(&mut replay).await?;
             is_whole = replay.sorted.is_whole;
-            if is_whole && self.memory_wait() == Some(WriterWait::Checkpoint) {
-                let mut checkpoint = self.begin_checkpoint()?;
-                let outcome = checkpoint.run().await;
-                self.finish_checkpoint(checkpoint);
-                outcome?;
+            if !is_whole {
+                self.relieve().await?;
+            } else if self.memory_wait() == Some(WriterWait::Checkpoint) {
+                self.write_root().await?;
             }
             self.shed();
             yield_now().await;
@@ -96,7 +96,7 @@ impl Tenant {
     /// [`RecordSorter`], until there are no more, memory is short, or `goes_on` says no. [`Tenant::replay`] applies the rest. Writes nothing.
     ///
     /// # Errors
-    /// As [`Tenant::replay`], but a missing commit is none.
+    /// As [`Tenant::replay`], but a missing commit is none. Memory is short in the midst of a record: only what is written would make room.
     pub async fn replay_so_far(
         &mut self,
         mut next: impl AsyncFnMut() -> Result<Option<SortedBatch>, OpenError>,
@@ -108,7 +108,9 @@ impl Tenant {
             self.apply(batch.records.bytes(), &batch.sorted, &mut done).await?;
             self.space.note_logged(batch.len);
             is_whole = batch.sorted.is_whole;
-            if is_whole && (self.memory_wait().is_some() || !goes_on()) {
+            if !is_whole {
+                self.relieve().await?;
+            } else if self.memory_wait().is_some() || !goes_on() {
                 break;
             }
             self.shed();
@@ -121,8 +123,49 @@ impl Tenant {
     pub(crate) async fn replay_batch(&mut self, replay: &mut Replay) -> Result<(), OpenError> {
         let Replay { batch, sorter, sorted, done } = replay;
         sorter.sort(self.id, self.committed, batch, sorted).await?;
+        let has_bound = self.file.is_some() && self.pages.budget().is_some();
+        if has_bound && sorted.is_open_ended() && self.replayed_from().is_none() {
+            self.begin_replay_branch();
+        }
         self.apply(batch.bytes(), sorted, done).await?;
         self.space.note_logged(sorter.consume(batch));
+        if sorted.is_whole && self.replayed_from().is_some() {
+            self.end_replay_branch();
+            // Until then each page is copied before it is changed.
+            if let Some(mut settling) = self.begin_settling() {
+                settling.run().await;
+                self.finish_settling(settling);
+            }
+        }
+        Ok(())
+    }
+
+    /// In the midst of a commit, where memory asks for a checkpoint: makes one of the commit before, which the live pages are still of. It writes what the
+    /// branch has too, which then can leave memory.
+    ///
+    /// # Errors
+    /// Those of a checkpoint; that there is no branch.
+    pub(crate) async fn relieve(&mut self) -> Result<(), OpenError> {
+        if self.memory_wait() != Some(WriterWait::Checkpoint) {
+            return Ok(());
+        }
+        let Some(live) = self.replayed_from() else {
+            let (tenant, commit) = (self.id, self.committed.next());
+            return Err(OpenError::Redo { tenant, commit, what: "it changes more than memory has room for" });
+        };
+        let newest = std::mem::replace(&mut self.committed, live);
+        self.turn(false);
+        let written = self.write_root().await;
+        self.turn(true);
+        self.committed = newest;
+        written
+    }
+
+    async fn write_root(&mut self) -> Result<(), OpenError> {
+        let mut checkpoint = self.begin_checkpoint()?;
+        let outcome = checkpoint.run().await;
+        self.finish_checkpoint(checkpoint);
+        outcome?;
         Ok(())
     }
 

@@ -308,6 +308,7 @@ impl Tenant {
                 Ok(false) => {
                     reads = RepeatedReads::default();
                     // New pages, and room for more of them.
+                    self.relieve().await.map_err(BuildFailed::Open)?;
                     self.shed();
                     yield_now().await;
                 }

@@ -38,6 +38,11 @@ pub(crate) struct Sorted {
 }
 
 impl Sorted {
+    /// Whether more may be changed by it, or by what follows, than memory has room for before the pages are those of one commit again.
+    pub(super) fn is_open_ended(&self) -> bool {
+        !self.is_whole || self.steps.iter().any(|(_, step)| matches!(step, Step::Build(_)))
+    }
+
     pub(super) fn clear(&mut self) {
         self.steps.clear();
         self.changes.clear();

@@ -268,6 +268,95 @@ fn a_value_larger_than_the_memory_is_replaced_and_removed_by_a_replay() {
     });
 }
 
+/// Replays within `budget`, for so many polls at most; how many it took, whether it ended, and the most bytes that were in memory between two of them.
+async fn replay_watched(
+    tenant: &mut Tenant,
+    index: &RedoIndex,
+    budget: &MemoryBudget,
+    polls_max: u64,
+) -> (u64, bool, base::ByteCount) {
+    let (mut polls, mut most) = (0, base::ByteCount(0));
+    let mut replaying = std::pin::pin!(tenant.replay(index));
+    let ended = std::future::poll_fn(|cx| {
+        polls += 1;
+        let polled = replaying.as_mut().poll(cx).map(Result::unwrap);
+        most = most.max(budget.resident());
+        match polled {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending if polls == polls_max => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    let ended = ended.await;
+    (polls, ended, most)
+}
+
+/// What a record changes can be no root before it is whole. It is replayed beside the pages of the commit before, and leaves memory with checkpoints of those.
+#[test]
+fn a_commit_larger_than_the_memory_is_replayed_within_it_and_may_be_cut_off() {
+    const LIMIT: base::ByteCount = base::ByteCount::from_mib(1);
+    for builds in [false, true] {
+        let world = World::new(13);
+        let env = world.env();
+        env.disk.create_dir_all(Path::new("/data")).unwrap();
+        block_on(&env, async {
+            Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+            let mut server = open(&env).await;
+            let columns = [("id", PgType::Int4), ("v", PgType::Text)];
+            let t = server.auto(|view| create(&mut view.ddl()?, "t", &columns, 1)).await.unwrap();
+            let row = |id: i32| vec![int(id), text(&format!("{:04}{}", id * 7 % 4000, "x".repeat(1000)))];
+            let ids = if builds { 0..2000 } else { 0..4000 };
+            let fill = |view: &mut View<'_>| {
+                let table = view.table(t)?;
+                ids.clone().try_for_each(|id| view.insert(&table, &row(id)).map(drop))
+            };
+            server.auto(fill).await.unwrap();
+            if builds {
+                assert!(server.checkpoint().await);
+                let columns = vec![crate::catalog::IndexColumn::ascending(1)];
+                let index =
+                    crate::ddl::NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+                server.auto(|view| view.ddl()?.create_index(t, index.clone()).map(drop)).await.unwrap();
+            }
+            while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+            let (rows, committed) =
+                (server.auto(|view| all_rows(view, t)).await.unwrap(), server.tenant.committed());
+            drop(server);
+
+            let (logs, index) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+            let opened = async || {
+                let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
+                let budget = MemoryBudget::new(LIMIT, 0, 1);
+                tenant.charge_to(&budget);
+                (tenant, budget)
+            };
+            let (mut tenant, budget) = opened().await;
+            let (polls, ended, most) = replay_watched(&mut tenant, &index, &budget, u64::MAX).await;
+            assert!(ended && tenant.committed() == committed);
+            // What merges runs needs a page of each.
+            assert!(builds || most.0 < 2 * LIMIT.0, "{most} of {LIMIT} in memory");
+            drop(tenant);
+            for part in 1..4 {
+                let (mut tenant, budget) = opened().await;
+                let (_, ended, _) = replay_watched(&mut tenant, &index, &budget, polls * part / 4).await;
+                assert!(!ended);
+                drop(tenant);
+                // What was being written then is.
+                env::sleep(base::Nanos::from_secs(1)).await;
+            }
+            let (mut tenant, budget) = opened().await;
+            assert!(replay_watched(&mut tenant, &index, &budget, u64::MAX).await.1);
+            let (log, flusher) = logs.writer();
+            assert!(Server { tenant, log, flusher }.checkpoint().await);
+            drop(logs);
+            let mut server = open(&env).await;
+            assert_eq!(server.tenant.committed(), committed);
+            assert_eq!(server.auto(|view| all_rows(view, t)).await.unwrap(), rows);
+            assert_eq!(server.tenant.check().defects, Vec::<String>::new());
+        });
+    }
+}
+
 #[test]
 fn a_replay_that_finds_the_disk_full_says_so_and_may_be_tried_again() {
     let world = World::new(12);
