@@ -306,6 +306,13 @@ impl PageMap {
         self.current.changed
     }
 
+    /// About how many pages of the file were given up since a checkpoint began, and nothing changed in their stead. Their places are free when the
+    /// next one has ended; until then they are a list in memory. For a map that is not in its branch.
+    pub fn given_back(&self) -> u64 {
+        // A page that is changed leaves its own place behind and those of nodes, most of them shared with others.
+        (self.left_behind.slots.len() as u64).saturating_sub(2 * self.current.changed)
+    }
+
     /// Bytes that this map and all its snapshots hold in memory: frames, versions and map nodes.
     pub fn resident_bytes(&self) -> ByteCount {
         ByteCount(self.shared.resident_bytes())

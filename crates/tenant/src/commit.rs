@@ -564,6 +564,11 @@ impl Tenant {
         }
     }
 
+    /// About how many pages of dropped trees were released since a checkpoint began: the newest root has them still.
+    pub fn given_back(&self) -> u64 {
+        self.pages.given_back()
+    }
+
     /// The page that the next dropped tree needs cannot be read: its pages are kept.
     pub fn reclaim_failed(&mut self) {
         if let Some((tree, state)) = self.garbage.pop() {

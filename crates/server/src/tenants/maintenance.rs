@@ -25,6 +25,12 @@ const TENANT_LOG_PART: u64 = 4;
 /// The part of a tenant's `storage_max` that it may have logged since its last checkpoint: its log counts towards that.
 const TENANT_SPACE_PART: u64 = 16;
 
+/// For how long a tenant gives back pages of what was dropped before it is looked whether a checkpoint is due: of a large table that takes hours.
+const RECLAIM_TIME: Nanos = Nanos::from_secs(5);
+
+/// Pages given back at which a checkpoint is due, 2 GiB: they can be used again, and are a list of some 36 bytes each that is nobody's.
+const GIVEN_BACK_MAX: u64 = 1 << 18;
+
 /// Readings of logs that are being written before what looks like damage is taken for it.
 const READS_OF_LOGS: usize = 5;
 
@@ -78,9 +84,12 @@ fn needs_tending(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
 fn needs_checkpoint(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
     let config = &shared.config;
     let Some((logged, checkpointed_at)) = home.since_checkpoint() else { return false };
-    let old = logged > ByteCount(0) && now - checkpointed_at >= config.checkpoint_interval;
+    let given_back = home.given_back();
+    let old =
+        (logged > ByteCount(0) || given_back > 0) && now - checkpointed_at >= config.checkpoint_interval;
     let of_space = home.storage_max().is_some_and(|max| logged.0 >= max.0 / TENANT_SPACE_PART);
-    logged.0 >= config.log_limit.0 / TENANT_LOG_PART || of_space || old || home.is_refusing()
+    let much = logged.0 >= config.log_limit.0 / TENANT_LOG_PART || given_back >= GIVEN_BACK_MAX;
+    much || of_space || old || home.is_refusing()
 }
 
 fn may_be_closed(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
@@ -90,13 +99,13 @@ fn may_be_closed(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
 /// As a task of the tenant.
 async fn tend(shared: &Shared, home: &Arc<Home>) {
     home.settle().await;
-    home.reclaim().await;
+    let all_given_back = home.reclaim(env::now() + RECLAIM_TIME).await;
     let now = env::now();
     if needs_checkpoint(shared, home, now) {
         // A failure is logged where it happens; the next tick tries again.
         let _ = home.checkpoint(Pace::Spread).await;
     }
-    if may_be_closed(shared, home, now) {
+    if all_given_back && may_be_closed(shared, home, now) {
         home.close_if_unused(now - shared.config.tenant_close_after).await;
     }
 }

@@ -59,8 +59,14 @@ impl TestServer {
     }
 
     /// Stops the server and starts one on the same directory.
-    pub fn restart(mut self) -> TestServer {
+    pub fn restart(self) -> TestServer {
+        self.restart_after(|_, _| {})
+    }
+
+    /// As [`TestServer::restart`], with a look at the files in between.
+    pub fn restart_after(mut self, look: impl FnOnce(&Env, &ServerConfig)) -> TestServer {
         self.server.take().expect("running").stop();
+        look(&self.env, &self.config);
         let server = Server::start(&self.env, self.config.clone()).expect("the server starts again");
         let (env, config) = (self.env.clone(), self.config.clone());
         TestServer { server: Some(server), env, config, _dir: self._dir.take() }

@@ -83,7 +83,10 @@ impl Home {
                 return Ok(None);
             };
             let began = env::now();
-            let is_clean = state.logged == ByteCount(0) && tenant.dirty_bytes() == ByteCount(0);
+            // What was given back is in the root still, though no page is changed.
+            let is_clean = state.logged == ByteCount(0)
+                && tenant.dirty_bytes() == ByteCount(0)
+                && tenant.given_back() == 0;
             if is_clean && tenant.is_root_newest() {
                 state.checkpointed_at = began;
                 state.refusal = None;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::Nanos;
 use tenant::{Interrupt, PageRequest};
 
 use super::Home;
@@ -24,11 +25,17 @@ impl Home {
         !matches!(self.reclaim_step(), Reclaim::Done)
     }
 
-    /// Gives the pages of dropped trees back, a few in each turn, reading those that are not in memory.
-    pub(crate) async fn reclaim(self: &Arc<Home>) {
+    /// About how many pages were given back since the last checkpoint began.
+    pub(in crate::tenants) fn given_back(&self) -> u64 {
+        self.with_tenant(|tenant| tenant.given_back()).unwrap_or(0)
+    }
+
+    /// Gives the pages of dropped trees back, a few in each turn, reading those that are not in memory, until the instant `until`; true if all are.
+    pub(crate) async fn reclaim(self: &Arc<Home>, until: Nanos) -> bool {
         loop {
             match self.reclaim_step() {
-                Reclaim::Done => return,
+                Reclaim::Done => return true,
+                _ if env::now() >= until => return false,
                 Reclaim::More => yield_now().await,
                 Reclaim::Page(request) => {
                     if self.load_page(request).await.is_err() {
