@@ -86,7 +86,7 @@ impl Server {
             )));
         }
         let outside = lock_outside(env, &config, data_dir.is_fresh())?;
-        take_logs(env, &config.data_dir, &logs)?;
+        take_logs(env, &config.data_dir, &logs, data_dir.is_fresh())?;
         let temp = config.data_dir.join(TEMP_DIR);
         if env.disk.exists(&temp) {
             env.disk.remove_dir_all(&temp).map_err(StartError::io("empty", &temp))?;
