@@ -8,6 +8,7 @@ mod import;
 mod lab;
 mod offline;
 mod repair;
+mod scratch;
 mod serve;
 mod verify;
 

@@ -1,22 +1,27 @@
 //! `rowhouse verify`: the offline check of a data directory.
 //!
 //! Reads every log segment, then of each tenant every slot of the data file in use, every tree, and every index against
-//! its table: as the file's root has them, and as they are with the redo log replayed, in memory. Writes nothing but the
-//! lock file. `rowhouse verify-backup` checks one backup in the same way, which need not be writable.
+//! its table: as the file's root has them, and as they are with the redo log replayed, beside the file. Writes nothing but the
+//! lock file and a temporary one. `rowhouse verify-backup` checks one backup in the same way, which need not be writable.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use base::TenantId;
+use base::{ByteCount, TenantId};
 use env::Env;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use server::KnownTenant;
+use storage::MemoryBudget;
 use storage::redo::{RedoIndex, recover};
 use tenant::{OpenError, Tenant};
 
 use crate::offline::{Place, PlaceError};
+use crate::scratch;
+
+/// Pages that a replay keeps in memory.
+const REPLAY_MEMORY: ByteCount = ByteCount::from_mib(1024);
 
 /// Options of `rowhouse verify`.
 #[derive(clap::Args)]
@@ -336,7 +341,7 @@ impl Check<'_> {
         let Some(redo) = self.redo else { return };
         let newer = redo.last_commit(id).filter(|last| last.0 > outcome.commit);
         let Some(last) = newer else { return };
-        match env::block_on(self.env, replayed(self.env, redo, id, path)) {
+        match replayed(self.env, redo, id, path) {
             Ok(mut tenant) => {
                 outcome.last_commit = last.0;
                 let trees = tenant.check();
@@ -359,10 +364,24 @@ impl Check<'_> {
     }
 }
 
-async fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Result<Tenant, String> {
-    let mut tenant = Tenant::open_to_read(env, path, id).await.map_err(|error| error.to_string())?;
-    tenant.replay(redo).await.map_err(|error| error.to_string())?;
-    Ok(tenant)
+/// The tenant as the next start would find it, in a root beside the file's.
+fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Result<Tenant, String> {
+    let failed =
+        |error: &dyn fmt::Display| format!("the redo log cannot be replayed beside the file: {error}");
+    let over = scratch::over(env, path).map_err(|error| failed(&error))?;
+    let replay = async {
+        let mut tenant = Tenant::open(&over, path, id).await?;
+        tenant.charge_to(&MemoryBudget::new(REPLAY_MEMORY, 0, 1));
+        tenant.replay(redo).await?;
+        let mut checkpoint = tenant.begin_checkpoint()?;
+        let written = checkpoint.run().await;
+        tenant.finish_checkpoint(checkpoint);
+        written?;
+        // A check lets go of pages by itself.
+        drop(tenant);
+        Tenant::open_to_read(&over, path, id).await
+    };
+    env::block_on(&over, Box::pin(replay)).map_err(|error: OpenError| failed(&error))
 }
 
 fn print(report: &Report) {
