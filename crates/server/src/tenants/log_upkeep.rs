@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use base::{ByteCount, Nanos, SqlResult, SqlState, TenantId};
+use base::{ByteCount, Nanos, SqlError, SqlResult, SqlState, TenantId};
 use futures::future::select;
 use governor::AwaitedFor;
 use storage::redo::LogKeepers;
@@ -25,10 +25,17 @@ use crate::shared::Shared;
 /// Between two looks at the log, and between two tries with one tenant.
 const TICK: Nanos = Nanos::from_secs(1);
 
-/// Between two tries with a tenant that is damaged, at last: each reads its redo as far as it goes, and none helps before it is repaired.
+/// Between two tries with a tenant that is damaged, or whose file cannot be read or is not there, at last: each reads its redo as far as it goes, and none
+/// helps before somebody sees to it.
 const DAMAGED_PAUSE_MAX: Nanos = Nanos::from_secs(60);
 
-/// Between two tries with a tenant of which the last so many found damage.
+/// Whether another try would soon end as this one did. Not what wants space: each second somebody may have made some.
+fn is_lasting(outcome: Option<&SqlResult<()>>) -> bool {
+    let state = outcome.and_then(|outcome| outcome.as_ref().err()).map(SqlError::state);
+    state.is_some_and(|state| [SqlState::DATA_CORRUPTED, SqlState::IO_ERROR].contains(&state))
+}
+
+/// Between two tries with a tenant of which the last so many failed so.
 fn pause_after(damaged: u32) -> Nanos {
     Nanos(TICK.0 << damaged.min(6)).min(DAMAGED_PAUSE_MAX)
 }
@@ -82,7 +89,7 @@ pub(crate) async fn recover_tails(shared: Arc<Shared>) {
 struct Awaited {
     home: Arc<Home>,
     tried_at: Option<Nanos>,
-    /// How many tries in a row found damage.
+    /// How many tries in a row failed so that the next one had time.
     damaged: Arc<AtomicU32>,
 }
 
@@ -153,7 +160,7 @@ fn home_of(shared: &Shared, tenant: TenantId) -> Option<Arc<Home>> {
     entry.map(|entry| entry.home.clone())
 }
 
-/// Opens a tenant, which replays its redo, and checkpoints it; counts in `damaged` that it cannot be for damage. From any worker.
+/// Opens a tenant, which replays its redo, and checkpoints it; counts in `damaged` what [`is_lasting`]. From any worker.
 async fn recover(home: Arc<Home>, damaged: Arc<AtomicU32>) {
     let opened = home.clone();
     let task = home.spawn(async move {
@@ -161,9 +168,9 @@ async fn recover(home: Arc<Home>, damaged: Arc<AtomicU32>) {
         opened.checkpoint_or_wait().await
     });
     let outcome: Option<SqlResult<()>> = task.await;
-    let is_damaged = matches!(&outcome, Some(Err(error)) if error.state() == SqlState::DATA_CORRUPTED);
     let before = damaged.load(Ordering::Relaxed);
-    damaged.store(if is_damaged { before.saturating_add(1) } else { 0 }, Ordering::Relaxed);
+    let is_lasting = is_lasting(outcome.as_ref());
+    damaged.store(if is_lasting { before.saturating_add(1) } else { 0 }, Ordering::Relaxed);
     if let Some(Err(error)) = outcome {
         tracing::error!(tenant = home.id().0, %error, "a tenant could not be recovered");
     }
@@ -177,5 +184,19 @@ mod tests {
     fn a_damaged_tenant_is_tried_less_and_less_often() {
         let seconds = [0, 1, 2, 5, 6, 1000].map(|damaged| pause_after(damaged).0 / 1_000_000_000);
         assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
+    }
+
+    #[test]
+    fn what_waits_for_space_is_tried_each_second_and_what_waits_for_an_operator_is_not() {
+        let failed = |state| Err(SqlError::new(state, "it cannot be opened"));
+        for (state, lasts) in [
+            (SqlState::DATA_CORRUPTED, true),
+            // A volume that is not mounted, a sector that cannot be read.
+            (SqlState::IO_ERROR, true),
+            (SqlState::DISK_FULL, false),
+        ] {
+            assert_eq!(is_lasting(Some(&failed(state))), lasts, "{state:?}");
+        }
+        assert!(!is_lasting(Some(&Ok(()))) && !is_lasting(None));
     }
 }
