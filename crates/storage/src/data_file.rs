@@ -46,6 +46,8 @@ pub struct DataFile {
     pub(crate) generation: u64,
     /// What the newest durable root covers.
     pub(crate) root_commit: CommitNo,
+    /// What was wrong with its free set when it was opened.
+    mended: Option<Corrupt>,
 }
 
 impl DataFile {
@@ -90,7 +92,7 @@ impl DataFile {
         let map = PageMap::of_no_pages(MapShared::new(Some(Arc::clone(&reader))));
         let slots = Some(Slots::new(SUPERBLOCKS + 1, used, free_set));
         let (generation, root_commit) = (u64::from(SUPERBLOCKS) - 1, CommitNo(0));
-        Ok((DataFile { reader, slots, generation, root_commit }, map))
+        Ok((DataFile { reader, slots, generation, root_commit, mended: None }, map))
     }
 
     /// Opens the file at its newest durable root. Reads superblocks, map nodes and free set through the calling
@@ -137,20 +139,35 @@ impl DataFile {
             written.map_err(failed("making the newest root durable"))?;
         }
         let mut used = SlotSet::default();
-        let set_pages: Vec<IoBuf> = stream::iter(superblock.free_set.clone())
+        let set_pages: Vec<Result<IoBuf, FileError>> = stream::iter(superblock.free_set.clone())
             .map(|location| reader.read_slot(location, None, IoClass::Upkeep))
             .buffered(OPEN_READS_MAX)
-            .try_collect()
-            .await?;
-        for page in &set_pages {
-            used.append_page(page_of(page));
+            .collect()
+            .await;
+        let (mut mended, mut damaged) = (None, Vec::new());
+        for (index, page) in set_pages.into_iter().enumerate() {
+            match page {
+                Ok(page) => used.append_page(page_of(&page)),
+                Err(error) => {
+                    mended.get_or_insert(damage_of(error)?);
+                    damaged.push(index);
+                    used.append_page(&[0; PAGE_SIZE]);
+                }
+            }
         }
         if let Some(slot) = used.shrink_to_highest().filter(|slot| *slot >= superblock.slot_count) {
             let (at, what) = (offset_of(superblock.slot()), "free set uses slots beyond the file");
             return Err(Corrupt::at(path, at, what, slot.into(), superblock.slot_count.into()).into());
         }
         let shared = MapShared::new(Some(Arc::clone(&reader)));
-        let (root, numbers) = read_map(&reader, &superblock, &shared).await?;
+        // What the set would say is what the map reaches, and the set itself.
+        let mut reached = (!damaged.is_empty()).then(SlotSet::default);
+        let (root, numbers) = read_map(&reader, &superblock, &shared, reached.as_mut()).await?;
+        if let Some(mut reached) = reached {
+            let of_set = superblock.free_set.iter().map(|location| location.slot.0);
+            of_set.chain(0..SUPERBLOCKS).for_each(|slot| drop(reached.insert(slot)));
+            used = reached;
+        }
         if other != Other::SameRoot && mode != OpenMode::Read {
             // The log behind this root may go once its commit is told: then the other superblock must not stand alone.
             superblock.generation += 1;
@@ -160,10 +177,16 @@ impl DataFile {
         let mut slots = Slots::new(superblock.slot_count, used, superblock.free_set);
         // A checkpoint that was given up may have made the file longer, or the end before it was cut.
         slots.note_len(len);
+        slots.rewrite_set_pages(damaged);
         let slots = (mode != OpenMode::Read).then_some(slots);
         let root = Root { commit: superblock.commit, payload: superblock.payload };
         let (generation, root_commit) = (superblock.generation, root.commit);
-        Ok((DataFile { reader, slots, generation, root_commit }, map, root))
+        Ok((DataFile { reader, slots, generation, root_commit, mended }, map, root))
+    }
+
+    /// What was wrong with the free set when the file was opened: it was made anew of the map, and the next checkpoint writes it.
+    pub fn mended(&self) -> Option<&Corrupt> {
+        self.mended.as_ref()
     }
 
     /// What reads this file's pages after a miss.
@@ -205,6 +228,15 @@ impl DataFile {
     pub fn used(&self) -> Option<(ByteCount, ByteCount)> {
         let bytes = |slots: u64| ByteCount(slots * PAGE_SIZE as u64);
         self.slots.as_ref().map(|s| (bytes(s.used_by_durable_root()), bytes(s.held_by_snapshots() as u64)))
+    }
+}
+
+/// An error that says that a slot is damaged, or that the disk cannot read it, as damage; others are errors still.
+fn damage_of(error: FileError) -> Result<Corrupt, FileError> {
+    match error {
+        FileError::Corrupt(corrupt) => Ok(corrupt),
+        FileError::IoAt { file, offset, error, .. } => Ok(unreadable_slot(&file, offset, &error)),
+        error => Err(error),
     }
 }
 
@@ -371,6 +403,13 @@ struct NodeRead {
     pointers: Vec<(usize, Pointer)>,
 }
 
+impl NodeRead {
+    /// The slots of what is below it.
+    fn slots(&self) -> impl Iterator<Item = SlotNo> {
+        self.pointers.iter().map(|(_, pointer)| pointer.location.slot)
+    }
+}
+
 async fn read_node(reader: &FileReader, at: NodeAt, slot_count: u32) -> Result<NodeRead, FileError> {
     let buf = reader.read_slot(at.pointer.location, None, IoClass::Upkeep).await?;
     let pointers = decode_node(page_of(&buf), at.identity, slot_count).map_err(|bad| {
@@ -381,14 +420,21 @@ async fn read_node(reader: &FileReader, at: NodeAt, slot_count: u32) -> Result<N
 }
 
 /// Reads all map nodes, a level at a time from the root, then puts them together from the leaves, which are made as they are read: most of
-/// the map is in them. Says which pages there are.
+/// the map is in them. Says which pages there are, and adds the slots of all to `reached` if that is asked for.
 async fn read_map(
     reader: &FileReader,
     superblock: &Superblock,
     shared: &Arc<MapShared>,
+    mut reached: Option<&mut SlotSet>,
 ) -> Result<(Link, PageNumbers), FileError> {
     let mut numbers = PageNumbers::default();
     let Some(location) = superblock.map_root else { return Ok((Link::Empty, numbers)) };
+    let mut note = |slots: &mut dyn Iterator<Item = SlotNo>| {
+        if let Some(reached) = reached.as_deref_mut() {
+            slots.for_each(|slot| drop(reached.insert(slot.0)));
+        }
+    };
+    note(&mut std::iter::once(location.slot));
     let (tenant, height) = (superblock.tenant, superblock.map_height);
     let identity = NodeIdentity { tenant, height, first_page: PageNo(0) };
     let mut wanted = vec![NodeAt { pointer: Pointer { location, born: superblock.epoch }, identity }];
@@ -399,6 +445,7 @@ async fn read_map(
     let mut levels: Vec<Vec<NodeRead>> = Vec::new();
     for height in (1..=height).rev() {
         let level: Vec<NodeRead> = read(wanted).try_collect().await?;
+        level.iter().for_each(|node| note(&mut node.slots()));
         wanted = level.iter().flat_map(|node| children_of(node, tenant, height)).collect();
         levels.push(level);
     }
@@ -408,6 +455,7 @@ async fn read_map(
         // They come in the order of their pages.
         let first = node.at.identity.first_page.0;
         node.pointers.iter().for_each(|(index, _)| numbers.note(PageNo(first + *index as u32)));
+        note(&mut node.slots());
         below.push(assemble(node, &mut std::iter::empty(), shared));
         if below.len() % NODES_A_TURN == 0 {
             yield_now().await;

@@ -151,6 +151,8 @@ pub(crate) struct Slots {
     /// Written for snapshots once, and reached by the next root.
     adopted: FxHashSet<SlotNo>,
     free_set: Vec<Location>,
+    /// Pages of it that are damaged: the next root has them anew, whether they change or not.
+    damaged_set_pages: Vec<usize>,
 }
 
 /// The free set of the root being written: what changed of it, and what it will be once the root is durable.
@@ -188,7 +190,13 @@ impl Slots {
             allocated_for_snapshots: Vec::new(),
             adopted: FxHashSet::default(),
             free_set,
+            damaged_set_pages: Vec::new(),
         }
+    }
+
+    /// The next root writes these pages of the free set.
+    pub(crate) fn rewrite_set_pages(&mut self, damaged: Vec<usize>) {
+        self.damaged_set_pages = damaged;
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -360,7 +368,11 @@ impl Slots {
             is_placed.resize(len, false);
             let changed = |i: &usize| match self.free_set.get(*i) {
                 None => true,
-                Some(old) => old.slot.0 >= self.count || used.set_page(*i).ne(self.durable.set_page(*i)),
+                Some(old) => {
+                    old.slot.0 >= self.count
+                        || self.damaged_set_pages.contains(i)
+                        || used.set_page(*i).ne(self.durable.set_page(*i))
+                }
             };
             let Some(index) = (next..len).find(|i| !is_placed[*i] && changed(i)) else {
                 if next == 0 {
@@ -402,6 +414,7 @@ impl Slots {
         }
         self.allocated.clear();
         self.adopted.clear();
+        self.damaged_set_pages.clear();
         for (i, slot) in self.allocated_for_snapshots.drain(..).enumerate() {
             yield_every(i).await;
             self.snapshot_only.insert(slot);

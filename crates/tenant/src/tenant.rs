@@ -645,6 +645,11 @@ impl Tenant {
         self.file.as_ref().is_some_and(DataFile::is_in_doubt)
     }
 
+    /// What was wrong with the data file when it was opened, and is not any more once there is a checkpoint.
+    pub fn mended(&self) -> Option<&Corrupt> {
+        self.file.as_ref().and_then(DataFile::mended)
+    }
+
     /// Writes the newest root's superblock again and syncs it. After `Ok` that root survives power loss, and opening the file
     /// finds it. Blocks.
     pub fn make_root_durable(&self) -> Result<(), FileError> {

@@ -707,6 +707,9 @@ impl Home {
                 tenant
             }
         };
+        if let Some(damage) = tenant.mended() {
+            tracing::error!(tenant = self.id.0, %damage, "the free set of a data file was damaged and is made anew");
+        }
         let redo = self.cell.with(|state| match &state.redo {
             Redo::OfEarlierStarts => Some(shared.redo.clone()),
             Redo::Sealed(redo) => Some(redo.clone()),

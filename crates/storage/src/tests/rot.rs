@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use super::fixture::*;
 use super::journal_disk::JournalFile;
-use crate::{DataFile, FileError};
+use crate::{Checkpoint, DataFile, FileError};
 
 fn worn_store() -> Store {
     let mut rng = StdRng::seed_from_u64(3);
@@ -96,4 +96,29 @@ fn a_lost_and_a_misdirected_write_are_found() {
         assert!(refused == 0 || !report.is_clean());
         assert!(report.is_clean() || (changed && report.defects[0].slot() == Some(to as u64)));
     }
+}
+
+#[test]
+fn a_damaged_free_set_is_made_anew_of_the_map_and_written_with_the_next_root() {
+    let store = worn_store();
+    let clean = store.disk.lock().bytes.clone();
+    let used = store.verify().slots_used;
+    let mut mended = 0;
+    for slot in 2..clean.len() / 8192 {
+        let mut bytes = clean.clone();
+        bytes[slot * 8192 + 17] ^= 4;
+        let env = JournalFile::with_bytes(bytes).env();
+        let opened = block_on(&env, DataFile::open(&env, Path::new(PATH), TENANT));
+        let Ok((mut file, mut map, root)) = opened else { continue };
+        let Some(damage) = file.mended() else { continue };
+        assert_eq!(damage.slot(), Some(slot as u64));
+        mended += 1;
+        let mut checkpoint = Checkpoint::begin(&mut map, &mut file, root).unwrap();
+        block_on(&env, checkpoint.run()).unwrap();
+        assert!(checkpoint.finish(&mut map, &mut file));
+        let (report, pages) = verify(&env).unwrap();
+        assert!(report.is_clean() && report.slots_used == used, "{report:#?}");
+        assert_eq!(pages, store.durable[&report.root.commit]);
+    }
+    assert_eq!(mended, 1, "the set has one page");
 }

