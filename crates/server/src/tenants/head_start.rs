@@ -40,6 +40,8 @@ struct State {
 
 enum HeadStart {
     UnderWay(Vec<Waker>),
+    /// Under way, of a tenant that is not there.
+    Unwanted,
     Done(PathBuf, Box<Tenant>),
     /// Failed, taken, or never to be begun.
     Over,
@@ -163,9 +165,12 @@ impl HeadStarts {
     /// Forgets a tenant that is not there.
     pub(crate) fn forget(&self, id: TenantId) {
         let mut tenants = self.lock();
-        if !matches!(tenants.get(&id), Some(HeadStart::UnderWay(_))) {
-            tenants.insert(id, HeadStart::Over);
-            self.lock_took().remove(&id);
+        let is_under_way = matches!(tenants.get(&id), Some(HeadStart::UnderWay(_) | HeadStart::Unwanted));
+        let before = tenants.insert(id, if is_under_way { HeadStart::Unwanted } else { HeadStart::Over });
+        drop(tenants);
+        self.lock_took().remove(&id);
+        if let Some(HeadStart::UnderWay(waiters)) = before {
+            waiters.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -244,9 +249,17 @@ impl UnderWay<'_> {
     }
 
     fn end(&self, with: HeadStart) {
-        let before = self.starts.lock().insert(self.tenant, with);
-        if let Some(HeadStart::UnderWay(waiters)) = before {
-            waiters.into_iter().for_each(Waker::wake);
+        let mut tenants = self.starts.lock();
+        match tenants.remove(&self.tenant) {
+            Some(HeadStart::UnderWay(waiters)) => {
+                tenants.insert(self.tenant, with);
+                drop(tenants);
+                waiters.into_iter().for_each(Waker::wake);
+            }
+            // Nobody would ever take it, and its pages would stay.
+            _ => {
+                tenants.insert(self.tenant, HeadStart::Over);
+            }
         }
     }
 }
@@ -254,9 +267,36 @@ impl UnderWay<'_> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut tenants = self.starts.lock();
-        if let Some(HeadStart::UnderWay(waiters)) = tenants.get_mut(&self.tenant) {
-            waiters.drain(..).for_each(Waker::wake);
-            tenants.insert(self.tenant, HeadStart::Over);
+        match tenants.get_mut(&self.tenant) {
+            Some(HeadStart::UnderWay(waiters)) => waiters.drain(..).for_each(Waker::wake),
+            Some(HeadStart::Unwanted) => {}
+            _ => return,
+        }
+        tenants.insert(self.tenant, HeadStart::Over);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_of_a_head_start_of_a_tenant_that_is_not_there_is_let_go_of() {
+        let (starts, id) = (HeadStarts::default(), TenantId(16));
+        let path = PathBuf::from("16.rowhouse");
+        for (is_forgotten, is_done) in [(false, true), (true, true), (true, false)] {
+            starts.lock().clear();
+            let under_way = starts.claim(id).expect("nobody has begun with it");
+            if is_forgotten {
+                starts.forget(id);
+            }
+            match is_done {
+                true => under_way.done(path.clone(), Tenant::in_memory(id, "owner")),
+                false => drop(under_way),
+            }
+            let is_kept = matches!(starts.lock().get(&id), Some(HeadStart::Done(..)));
+            assert_eq!(is_kept, !is_forgotten);
+            assert!(starts.claim(id).is_none(), "it is not begun again");
         }
     }
 }
