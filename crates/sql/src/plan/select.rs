@@ -12,8 +12,10 @@ use super::grouping::Grouping;
 use super::join_order::OrderWish;
 use super::level::{Level, LevelScope, Namespace};
 use super::ordering::{SortItem, check_comparable};
+use super::outer_joins;
 use super::point_plan::{AggregatePlan, DistinctPlan, PointPlan, PointStatement, SelectPlan, SortColumn};
 use super::refuse::refuse;
+use super::row_locks::refuse_optional;
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{
     AggregateKind, Aggregates, BoundExpr, Scope, bind_condition, bind_expr, fold_ident, output_name,
@@ -486,7 +488,7 @@ impl Binder<'_> {
     pub(super) fn finish_level(
         &self,
         mut level: Level,
-        trees: Vec<FromTree>,
+        mut trees: Vec<FromTree>,
         parts: Parts,
         tail: &Tail<'_>,
     ) -> SqlResult<SelectPlan> {
@@ -494,6 +496,10 @@ impl Binder<'_> {
         let limit = self.bind_count(tail.limit, "LIMIT")?;
         let offset = self.bind_count(tail.offset, "OFFSET")?;
         let locks = self.bind_locks(tail.locks, &mut level, &aggregate, &distinct)?;
+        if !locks.is_empty() {
+            outer_joins::reduce(&mut trees, &level, &conditions);
+            refuse_optional(&level, &trees, &locks)?;
+        }
         for expr in &conditions {
             self.note_effects(expr);
         }
