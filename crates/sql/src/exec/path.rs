@@ -38,7 +38,8 @@ impl Run<'_, '_> {
         row: &mut Vec<Datum>,
         emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
     ) -> Halt<Flow> {
-        self.follow(scan, &scan.path, cx, row, emit)
+        let in_slices = scan.in_slices.as_ref().filter(|_| self.limits.slice.is_some());
+        self.follow(scan, in_slices.unwrap_or(&scan.path), cx, row, emit)
     }
 
     /// Fills the scan's slots with each row that a path finds.

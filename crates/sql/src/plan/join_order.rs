@@ -431,14 +431,14 @@ impl Binder<'_> {
         let (kind, rows, cost, ordered) = match source {
             RelationSource::Table(table) => {
                 let exprs: Vec<&BoundExpr> = conditions.iter().collect();
-                let Choice { path, consumed, examined, rows, cost, ordered } =
+                let Choice { path, consumed, examined, rows, cost, ordered, in_slices } =
                     self.choose_path(&table, first, &exprs, &|slot| bound[slot], wish);
                 let mut at = 0;
                 conditions.retain(|_| {
                     at += 1;
                     !consumed.contains(&(at - 1))
                 });
-                let scan = ScanNode { table, name, first, wanted, path, key, examined };
+                let scan = ScanNode { table, name, first, wanted, path, in_slices, key, examined };
                 (NodeKind::Scan(Box::new(scan)), rows, cost.min(examined * 2.0 + 0.5), ordered)
             }
             RelationSource::Derived(plans) => {

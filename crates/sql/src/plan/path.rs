@@ -23,6 +23,8 @@ pub(super) struct Choice {
     pub(super) cost: f64,
     /// It yields the rows in the wished order.
     pub(super) ordered: bool,
+    /// As [`super::point_plan::ScanNode::in_slices`].
+    pub(super) in_slices: Option<AccessPath>,
 }
 
 /// What a conjunct says about one column.
@@ -90,10 +92,14 @@ impl Binder<'_> {
             }
             choice
         });
-        for choice in ways(wish, rows_max).into_iter().chain(unordered) {
+        for choice in ways(wish, rows_max) {
             if choice.cost < best.cost {
                 best = choice;
             }
+        }
+        let cheapest = unordered.min_by(|a, b| a.cost.total_cmp(&b.cost));
+        if let Some(choice) = cheapest.filter(|choice| choice.cost < best.cost) {
+            best = Choice { in_slices: self.changes_rows().then_some(best.path), ..choice };
         }
         // Compared as if the table were not tiny; told as it is.
         let now = self.table_rows_now(table);
@@ -104,7 +110,7 @@ impl Binder<'_> {
     }
 
     /// For each condition of several parts, an index for each part: `a = 1 OR b = 2`. The condition is still to be asked of the rows, behind those
-    /// that stand before it. A change runs in slices of one range of keys, so it has none.
+    /// that stand before it.
     fn alternatives(
         &self,
         table: &Arc<Table>,
@@ -116,9 +122,11 @@ impl Binder<'_> {
         let column = |expr: &BoundExpr| indexable_column(expr, first, table.columns.len());
         let of_condition = |(at, condition): (usize, &&BoundExpr)| {
             let ExprKind::Or(parts) = &condition.kind else { return None };
-            let is_one_column = || one_column(condition, &column, &mut Vec::new()).is_some();
+            // A query has them in one list.
+            let is_list =
+                || !self.changes_rows() && one_column(condition, &column, &mut Vec::new()).is_some();
             let looked_for = self.looked_for.get() + parts.len();
-            if parts.len() > ALTERNATIVES_MAX || looked_for > LOOKED_FOR_MAX || is_one_column() {
+            if parts.len() > ALTERNATIVES_MAX || looked_for > LOOKED_FOR_MAX || is_list() {
                 return None;
             }
             self.looked_for.set(looked_for);
@@ -129,6 +137,7 @@ impl Binder<'_> {
                 rows: 0.0,
                 cost: 0.0,
                 ordered: false,
+                in_slices: None,
             };
             let mut ways = Vec::with_capacity(parts.len());
             for part in parts {
@@ -141,7 +150,7 @@ impl Binder<'_> {
             }
             Some(Choice { path: AccessPath::Alternatives(ways), ..sum })
         };
-        if self.changes_rows() || conjuncts.len() > ALTERNATIVES_MAX {
+        if conjuncts.len() > ALTERNATIVES_MAX {
             return Vec::new();
         }
         conjuncts.iter().enumerate().filter_map(of_condition).collect()
@@ -196,6 +205,7 @@ impl Binder<'_> {
             rows,
             cost: self.table_rows(table),
             ordered: false,
+            in_slices: None,
         }
     }
 
@@ -295,7 +305,7 @@ impl Binder<'_> {
         cost += read * each;
         let path =
             AccessPath::Index { index: position, parts, lower, upper, backward: order.unwrap_or(false) };
-        Some(Choice { path, consumed, examined, rows, cost, ordered: order.is_some() })
+        Some(Choice { path, consumed, examined, rows, cost, ordered: order.is_some(), in_slices: None })
     }
 
     fn probes<'e>(
@@ -360,7 +370,7 @@ impl Binder<'_> {
                         break;
                     }
                 }
-                // A change that finds its rows by a list does not run in slices: who wrote none gets none.
+                // A change that finds its rows by a list does not run in slices: who wrote none gets an index for each part.
                 ExprKind::Or(_) if self.changes_rows() => {}
                 ExprKind::InList { .. } | ExprKind::Or(_) => {
                     let mut items = Vec::new();
@@ -566,4 +576,34 @@ fn order_of(table: &Table, first: usize, index: &Index, parts: &[KeyPart], wish:
     let is_whole = unique || primary.is_some();
     let is_own = |slot: usize| (first..first + table.columns.len()).contains(&slot);
     wanted.all(|key| is_whole && is_own(key.slot)).then(|| backward.unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn a_change_finds_alternatives_by_their_indexes_and_runs_in_slices_where_they_are_many() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(
+            &mut session,
+            "CREATE TABLE m (id int PRIMARY KEY, a int, b int, n int); CREATE INDEX ON m (a); CREATE INDEX ON m (b); CREATE TABLE l (id int);
+             INSERT INTO m SELECT g, g % 4, g % 7000, 0 FROM generate_series(1, 20000) g",
+        );
+        for (change, tag, is_long) in [
+            ("UPDATE m SET n = n + 1 WHERE b = 3 OR b = 5", "UPDATE 6", false),
+            ("UPDATE m SET n = n + 1 WHERE id = 7 OR b = 9", "UPDATE 4", false),
+            ("UPDATE m SET n = n + 1 WHERE a = 3 OR b = 5", "UPDATE 5003", true),
+            ("INSERT INTO l SELECT id FROM m WHERE b = 3 OR id = 9", "INSERT 0 4", false),
+            ("DELETE FROM m WHERE a = 2 OR b = 6", "DELETE 5000", true),
+        ] {
+            let plan = bench.run(&mut session, &format!("EXPLAIN {change}")).lines();
+            assert!(plan.iter().any(|line| line.contains("Index Or Scan on m")), "{change}: {plan:#?}");
+            let (answer, turns) = bench.run_in_turns(&mut session, change);
+            assert_eq!(answer.tags, [tag], "{change}");
+            assert_eq!(turns > 2, is_long, "{change}: {turns}");
+        }
+        assert_eq!(bench.run(&mut session, "SELECT sum(n) FROM m WHERE a = 3").lines(), ["5004"]);
+    }
 }

@@ -257,6 +257,8 @@ pub struct ScanNode {
     /// Columns to decode, ascending.
     pub wanted: Vec<usize>,
     pub path: AccessPath,
+    /// How a change that runs in slices finds them instead, if `path` is not one range of keys. What it does not ask of them the filter does.
+    pub in_slices: Option<AccessPath>,
     /// Where to remember the key of the current row, for locks and DML.
     pub key: Option<usize>,
     /// Rows found by the path before the filter, each time it is run, estimated.
@@ -553,7 +555,7 @@ impl Node {
     /// Whether its rows are those of one range of keys of a table or an index, in their order.
     fn is_one_scan(&self) -> bool {
         let NodeKind::Scan(scan) = &self.kind else { return false };
-        match &scan.path {
+        match scan.in_slices.as_ref().unwrap_or(&scan.path) {
             AccessPath::Full { backward } => !backward,
             AccessPath::Alternatives(_) => false,
             AccessPath::Index { index, parts, backward, .. } => {
