@@ -179,7 +179,7 @@ impl Session {
             start: &self.start,
             settings: &self.settings,
             sequences: &self.sequences,
-            sleep_until: self.sleep_until,
+            sleeps: self.sleeps,
         };
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let (outcome, stopped) = {

@@ -42,9 +42,21 @@ pub(super) struct SessionParts<'a> {
     pub(super) start: &'a SessionStart,
     pub(super) settings: &'a RefCell<Settings>,
     pub(super) sequences: &'a RefCell<Sequences>,
-    /// Where the statement's `pg_sleep` ends, once it has begun.
-    pub(super) sleep_until: Option<Nanos>,
+    pub(super) sleeps: Sleeps,
 }
+
+/// The calls of `pg_sleep` in the statement under way, which begins anew behind each that it waits for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sleeps {
+    /// How many of them, from the first one on, are over.
+    pub(super) over: u32,
+    /// Where the next one ends, once it has begun.
+    pub(super) until: Option<Nanos>,
+}
+
+/// Calls of `pg_sleep` that a statement waits for one by one. It sleeps for the rest of them together, at its end: to go each time through all rows
+/// that it has slept for would take the square of their number.
+const SLEEPS_APART: u32 = 64;
 
 impl SessionParts<'_> {
     fn may_act_for(&self, catalog: &Catalog, user: &str) -> bool {
@@ -59,6 +71,10 @@ pub(super) struct StatementHost<'a, 'v> {
     /// Why the statement must stop, while the reason passes through an expression.
     interrupt: RefCell<Option<Interrupt>>,
     asleep: Cell<Option<Nanos>>,
+    sleeps: Cell<Sleeps>,
+    /// Calls of `pg_sleep` so far, and how long those are that the statement has not waited for.
+    slept: Cell<u32>,
+    rest: Cell<Nanos>,
     /// The sequence that the role was last found to have the right to advance: asked once, not for every row.
     advances: Cell<Option<u32>>,
     /// Calls that may have taken long since others had their turns.
@@ -82,6 +98,9 @@ impl<'a, 'v> StatementHost<'a, 'v> {
             view,
             interrupt: RefCell::default(),
             asleep: Cell::default(),
+            sleeps: Cell::new(parts.sleeps),
+            slept: Cell::default(),
+            rest: Cell::new(Nanos(0)),
             advances: Cell::default(),
             unasked: Cell::default(),
         }
@@ -93,6 +112,34 @@ impl<'a, 'v> StatementHost<'a, 'v> {
             Some(interrupt) => Some(Stopped::Interrupt(interrupt)),
             None => self.asleep.get().map(Stopped::Sleep),
         }
+    }
+
+    /// How far the statement's sleeps have come.
+    pub(super) fn sleeps(&self) -> Sleeps {
+        self.sleeps.get()
+    }
+
+    /// Has the statement, all of whose rows are made, sleep for what it has not yet.
+    ///
+    /// # Errors
+    /// [`EvalError::Interrupted`] until that is over.
+    pub(super) fn end_sleeps(&self) -> EvalResult<()> {
+        let (until, rest) = (self.sleeps.get().until, self.rest.get());
+        if until.is_none() && rest == Nanos(0) {
+            return Ok(());
+        }
+        let now = self.parts.start.host.now();
+        let until = until.unwrap_or(Nanos(now.0.saturating_add(rest.0)));
+        if now >= until {
+            return Ok(());
+        }
+        self.fall_asleep(Sleeps { over: u32::MAX, until: Some(until) })
+    }
+
+    fn fall_asleep(&self, sleeps: Sleeps) -> EvalResult<()> {
+        self.asleep.set(sleeps.until);
+        self.sleeps.set(sleeps);
+        Err(EvalError::Interrupted)
     }
 
     /// Keeps an interrupt and answers that there is one.
@@ -313,14 +360,24 @@ impl SessionContext for StatementHost<'_, '_> {
             let message = "the time to sleep is out of range";
             return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message).into());
         }
-        let now = self.parts.start.host.now();
-        match self.parts.sleep_until {
-            Some(until) if now >= until => return Ok(()),
-            Some(until) => self.asleep.set(Some(until)),
-            None if seconds <= 0.0 => return Ok(()),
-            None => self.asleep.set(Some(now + Nanos((seconds * 1e9) as u64))),
+        let number = self.slept.get();
+        self.slept.set(number.saturating_add(1));
+        let sleeps = self.sleeps.get();
+        if number < sleeps.over {
+            return Ok(());
         }
-        Err(EvalError::Interrupted)
+        let length = Nanos((seconds.max(0.0) * 1e9) as u64);
+        if sleeps.over >= SLEEPS_APART {
+            self.rest.set(Nanos(self.rest.get().0.saturating_add(length.0)));
+            return Ok(());
+        }
+        let now = self.parts.start.host.now();
+        let until = sleeps.until.unwrap_or(now + length);
+        if now < until {
+            return self.fall_asleep(Sleeps { until: Some(until), ..sleeps });
+        }
+        self.sleeps.set(Sleeps { over: sleeps.over + 1, until: None });
+        Ok(())
     }
 
     fn clock(&self) -> i64 {

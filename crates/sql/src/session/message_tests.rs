@@ -119,12 +119,32 @@ fn a_portal_that_fails_behind_its_sleep_spares_nobody_elses() {
         one.bind(home, BIND, &mut out).unwrap();
         assert!(matches!(one.execute(home, "", Some(1), &mut out), Err(Pause::Sleep(_))));
         // As if it had slept.
-        one.sleep_until = Some(base::Nanos(0));
+        one.sleeps.until = Some(base::Nanos(0));
         let Err(Pause::Error(error)) = one.execute(home, "", Some(1), &mut out) else { panic!("1 / 0") };
         assert_eq!(error.state(), SqlState::DIVISION_BY_ZERO);
         one.sync(home, &mut out).unwrap();
     });
     assert!(matches!(bench.try_run(&mut one, "SELECT pg_sleep(5)"), Err(Pause::Sleep(_))));
+}
+
+#[test]
+fn each_call_of_pg_sleep_sleeps() {
+    let (mut bench, mut one, _) = table();
+    for (sql, sleeps, seconds) in [
+        ("SELECT pg_sleep(5), pg_sleep(0), pg_sleep(7)", 2, 12),
+        ("SELECT pg_sleep(id) FROM (VALUES (1), (2), (3)) v (id)", 3, 6),
+        ("SELECT pg_sleep(1) FROM generate_series(1, 100)", 65, 100),
+        ("SELECT pg_sleep(0)", 0, 0),
+    ] {
+        let (mut met, mut slept) = (0, base::Nanos(0));
+        while let Err(pause) = bench.try_run(&mut one, sql) {
+            let Pause::Sleep(time) = pause else { panic!("{sql}: {pause:?}") };
+            (met, slept) = (met + 1, slept + time);
+            // As if it had slept.
+            one.sleeps.until = Some(base::Nanos(0));
+        }
+        assert_eq!((met, slept), (sleeps, base::Nanos::from_secs(seconds)), "{sql}");
+    }
 }
 
 #[test]

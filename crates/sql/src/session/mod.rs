@@ -97,7 +97,7 @@ pub use underway::Underway;
 pub use utility::lock_rows;
 
 use analytic::AnalyticState;
-use context::Sequences;
+use context::{Sequences, Sleeps};
 use copying::CopyIn;
 use counting::{Counting, Outcome};
 use kept_rows::Giving;
@@ -265,8 +265,8 @@ pub struct Session {
     sequences: RefCell<Sequences>,
     /// Whether the Execute that is called next is one that paused.
     is_executing: bool,
-    /// Where `pg_sleep` of the running statement ends.
-    sleep_until: Option<Nanos>,
+    /// Of the running statement.
+    sleeps: Sleeps,
     progress: Progress,
     counting: Counting,
     /// Microseconds since 2000-01-01 UTC.
@@ -324,7 +324,7 @@ impl Session {
             host_copy: None,
             observed: None,
             sequences: RefCell::default(),
-            sleep_until: None,
+            sleeps: Sleeps::default(),
             progress: Progress::default(),
             counting,
             transaction_start: now,
@@ -414,7 +414,7 @@ impl Session {
         self.count_end(Outcome::Failed);
         self.analytic = AnalyticState::Idle;
         self.host_outcome = None;
-        self.sleep_until = None;
+        self.sleeps = Sleeps::default();
         self.copy_in = None;
         self.host_copy = None;
         self.script = None;

@@ -9,7 +9,7 @@ use tenant::{Interrupt, Step, Tenant, Txn};
 use types::{Datum, PgType, Row, row_memory};
 
 use super::analytic::{AnalyticState, Announce, Deliver};
-use super::context::{SessionParts, StatementHost, Stopped};
+use super::context::{SessionParts, Sleeps, StatementHost, Stopped};
 use super::output_bounds::{OutputBounds, SENT_MAX};
 use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
@@ -181,7 +181,7 @@ impl Session {
                 if matches!(other, Pause::Error(_)) {
                     self.analytic = AnalyticState::Idle;
                     self.host_outcome = None;
-                    self.sleep_until = None;
+                    self.sleeps = Sleeps::default();
                     self.fail_transaction(home);
                 }
                 Err(other)
@@ -463,27 +463,25 @@ impl Session {
             start: &self.start,
             settings: &self.settings,
             sequences: &self.sequences,
-            sleep_until: self.sleep_until,
+            sleeps: self.sleeps,
         };
         let open = self.transaction.open().expect("a statement runs in a transaction");
-        let (outcome, stopped) = {
+        let (outcome, stopped, sleeps) = {
             let view = home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &is_to_end);
             let view = RefCell::new(view);
             let host = StatementHost::new(parts, &view);
             let env = ExecEnv { session: &host, format: &self.format, statement_start: self.statement_start };
-            let outcome = exec::run(plan, parameters, &env, &view, external, sink, limits);
-            let stopped = host.stopped();
-            (outcome, stopped)
+            let outcome = exec::run(plan, parameters, &env, &view, external, sink, limits)
+                .and_then(|done| host.end_sleeps().map(|()| done).map_err(|_| ExecError::Session));
+            (outcome, host.stopped(), host.sleeps())
         };
+        self.sleeps = if outcome.is_ok() { Sleeps::default() } else { sleeps };
         match &outcome {
             Ok(done) => self.progress.end_part(done.examined),
             Err(_) => self.progress.note_read(asked.examined.get()),
         }
         let outcome = match outcome {
-            Ok(done) if limits.slice.is_none_or(|slice| !slice.has_next()) => {
-                self.sleep_until = None;
-                return Ok(Some(done));
-            }
+            Ok(done) if limits.slice.is_none_or(|slice| !slice.has_next()) => return Ok(Some(done)),
             other => other,
         };
         if let Some((fields, rows)) = source {
@@ -503,10 +501,7 @@ impl Session {
                 pause(interrupt, home.tenant, &open.txn)
             }
             (ExecError::Missed(pages), None) => missed(&pages, home.tenant, &open.txn),
-            (_, Some(Stopped::Sleep(until))) => {
-                self.sleep_until = Some(until);
-                Pause::Sleep(until - self.start.host.now())
-            }
+            (_, Some(Stopped::Sleep(until))) => Pause::Sleep(until - self.start.host.now()),
             (_, None) => SqlError::internal("a statement stopped without a reason").into(),
         };
         if matches!(pause, Pause::Pages(_))

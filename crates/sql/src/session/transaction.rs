@@ -6,6 +6,7 @@ use base::{Nanos, SqlError, SqlResult, SqlState};
 use tenant::{CommitWait, Isolation, Savepoint, Txn, WriterWait};
 
 use super::analytic::AnalyticState;
+use super::context::Sleeps;
 use super::prepared::ROOM_MIN;
 use super::run::Run;
 use super::setting::{Id, on_or_off};
@@ -305,7 +306,7 @@ impl Session {
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
         self.progress.end();
         self.analytic = AnalyticState::Idle;
-        self.sleep_until = None;
+        self.sleeps = Sleeps::default();
         self.slicing = None;
         self.filling = None;
         self.giving = None;
