@@ -319,8 +319,8 @@ impl Binder<'_> {
                 (table_columns(table), RelationSource::Table(table.clone()))
             }
             CatalogRelation::View(view) => {
-                let plan = self.bind_view(view)?;
-                (view_columns(view), RelationSource::Derived(vec![plan]))
+                let source = self.bind_view(view)?;
+                (view_columns(view), source)
             }
             CatalogRelation::Sequence(sequence) => {
                 let (columns, plan) = self.bind_sequence(sequence.oid)?;
@@ -350,7 +350,7 @@ impl Binder<'_> {
         Ok((columns.collect(), bound.plan))
     }
 
-    fn bind_view(&self, view: &ViewDefinition) -> SqlResult<SelectPlan> {
+    fn bind_view(&self, view: &ViewDefinition) -> SqlResult<RelationSource> {
         let len = self.views_len.get() + view.sql.len();
         if len > VIEWS_LEN_MAX {
             return Err(self.not_here("views of so much text"));
@@ -358,15 +358,15 @@ impl Binder<'_> {
         self.views_len.set(len);
         let mut query = crate::parse::parse_query(&view.sql)?;
         let nesting = crate::parse::nesting(&mut query);
-        let bound = self.inside_view(view.oid, view.owner, &view.search_path, nesting, || {
-            self.bind_query(&query, None)
+        let (source, columns) = self.inside_view(view.oid, view.owner, &view.search_path, nesting, || {
+            self.bind_in_from(&query, None)
         })?;
-        let same = bound.columns.len() >= view.columns.len()
-            && view.columns.iter().zip(&bound.columns).all(|(v, b)| v.ty == b.ty);
+        let same = columns.len() >= view.columns.len()
+            && view.columns.iter().zip(&columns).all(|(v, b)| v.ty == b.ty);
         if !same {
             return Err(SqlError::internal(format!("view \"{}\" no longer has its columns", view.name)));
         }
-        Ok(bound.plan)
+        Ok(source)
     }
 
     fn bind_derived(
@@ -384,10 +384,10 @@ impl Binder<'_> {
         };
         let nothing = Namespace::default();
         let namespace = if lateral { before } else { &nothing };
-        let bound = self.bind_query(subquery, Some(&LevelScope { level, namespace, outer }))?;
-        let mut columns: Vec<RelationColumn> = bound.columns.into_iter().map(RelationColumn::from).collect();
+        let (source, columns) = self.bind_in_from(subquery, Some(&LevelScope { level, namespace, outer }))?;
+        let mut columns: Vec<RelationColumn> = columns.into_iter().map(RelationColumn::from).collect();
         let name = apply_alias(Some(alias), "", &mut columns)?;
-        Ok(level.add(name, None, columns, RelationSource::Derived(vec![bound.plan])))
+        Ok(level.add(name, None, columns, source))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one FROM item")]

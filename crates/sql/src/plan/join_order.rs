@@ -4,10 +4,8 @@
 //! JOIN is one unit of its group. Conditions are checked at the first place where all they name is filled.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use base::{SqlError, SqlResult};
-use tenant::catalog::Table;
 use types::{CastContext, PgType, TypeMod};
 
 use super::binder::Binder;
@@ -77,6 +75,7 @@ impl Binder<'_> {
         wish: Option<&OrderWish>,
     ) -> SqlResult<Chosen> {
         outer_joins::reduce(&mut trees, level, &conditions);
+        self.settle(level, &trees, &conditions)?;
         let mut group = Group { units: Vec::new(), conditions };
         for tree in trees {
             flatten(tree, &mut group);
@@ -176,11 +175,11 @@ impl Binder<'_> {
         bound: &[bool],
         wish: Option<&OrderWish>,
     ) -> (f64, f64) {
-        let Some(table) = table_of(level, index) else {
+        let relation = &level.relations[index];
+        if !matches!(relation.source, Some(RelationSource::Table(_) | RelationSource::Open(_))) {
             let cost = relation_cost(level, index);
             return (cost, cost);
-        };
-        let relation = &level.relations[index];
+        }
         let slots = relation.first..relation.first + relation.columns.len();
         let here = conditions_for(pending, &slots, bound);
         let mut exprs: Vec<&BoundExpr> = here.iter().map(|i| &pending[*i].expr).collect();
@@ -189,8 +188,7 @@ impl Binder<'_> {
             self.slots_used(expr, 0, &mut used);
             used.iter().all(|slot| slots.contains(slot) || bound[*slot])
         }));
-        let choice = self.choose_path(&table, slots.start, &exprs, &|slot| bound[slot], wish);
-        (choice.cost, choice.rows)
+        self.estimate(level, index, &exprs, bound, wish)
     }
 
     /// What a LEFT JOIN costs by the relation that it begins with, the cheapest of those that it preserves: to read it, and a look-up for each row.
@@ -337,7 +335,7 @@ impl Binder<'_> {
         let relation = &level.relations[index];
         let slots = relation.first..relation.first + relation.columns.len();
         let Some(left) = current else {
-            let node = self.relation_node(level, index, conditions, bound, wish);
+            let node = self.relation_node(level, index, conditions, bound, wish)?;
             fill(level, index, bound);
             return Ok(node);
         };
@@ -345,10 +343,10 @@ impl Binder<'_> {
         let lateral = !self.relation_uses(level, index).is_empty();
         let (keys, rest) = self.hash_keys(conditions, &slots, bound);
         let alone: Vec<&BoundExpr> = rest.iter().filter(|e| self.names_only(e, &slots)).collect();
-        let once = self.estimate(level, index, &alone, &free);
+        let once = self.estimate(level, index, &alone, &free, None);
         let each = {
             let all: Vec<&BoundExpr> = keys.iter().map(|k| &k.condition).chain(&rest).collect();
-            self.estimate(level, index, &all, bound)
+            self.estimate(level, index, &all, bound, None)
         };
         // Where few of the left rows are looked at, a table of all that they could meet is not worth it.
         let wanted = left.wanted.min(left.node.rows);
@@ -356,13 +354,13 @@ impl Binder<'_> {
         if keys.is_empty() || lateral || !pays {
             let mut all = rest;
             all.extend(keys.into_iter().map(|k| k.condition));
-            let right = self.relation_node(level, index, all, bound, None);
+            let right = self.relation_node(level, index, all, bound, None)?;
             fill(level, index, bound);
             return Ok(self.nested(left, right, left_outer, slots));
         }
         let (own, on): (Vec<BoundExpr>, Vec<BoundExpr>) =
             rest.into_iter().partition(|e| self.names_only(e, &slots));
-        let right = self.relation_node(level, index, own, &free, None);
+        let right = self.relation_node(level, index, own, &free, None)?;
         fill(level, index, bound);
         let (left_keys, right_keys): (Vec<_>, Vec<_>) = keys.into_iter().map(|k| (k.left, k.right)).unzip();
         let mut rows = left.node.rows.max(right.node.rows);
@@ -399,14 +397,25 @@ impl Binder<'_> {
     }
 
     /// Cost and rows of reading a relation once.
-    fn estimate(&self, level: &Level, index: usize, conditions: &[&BoundExpr], bound: &[bool]) -> (f64, f64) {
-        match table_of(level, index) {
-            Some(table) => {
-                let first = level.relations[index].first;
-                let choice = self.choose_path(&table, first, conditions, &|slot| bound[slot], None);
+    fn estimate(
+        &self,
+        level: &Level,
+        index: usize,
+        conditions: &[&BoundExpr],
+        bound: &[bool],
+        wish: Option<&OrderWish>,
+    ) -> (f64, f64) {
+        let relation = &level.relations[index];
+        match &relation.source {
+            Some(RelationSource::Table(table)) => {
+                let choice = self.choose_path(table, relation.first, conditions, &|slot| bound[slot], wish);
                 (choice.cost, choice.rows)
             }
-            None => {
+            Some(RelationSource::Open(open)) => {
+                let slots = relation.first..relation.first + relation.columns.len();
+                self.open_cost(open, &slots, conditions)
+            }
+            _ => {
                 let cost = relation_cost(level, index);
                 (cost, cost)
             }
@@ -420,10 +429,11 @@ impl Binder<'_> {
         mut conditions: Vec<BoundExpr>,
         bound: &[bool],
         wish: Option<&OrderWish>,
-    ) -> Chosen {
+    ) -> SqlResult<Chosen> {
         let wanted = level.used_columns(index);
         let relation = &mut level.relations[index];
         let first = relation.first;
+        let slots = first..first + relation.columns.len();
         let name = relation.name.clone();
         let key = relation.key;
         let source = relation.source.take().expect("a relation is planned once");
@@ -445,6 +455,11 @@ impl Binder<'_> {
                 let (rows, cost) = rows_and_cost(&plans);
                 (NodeKind::Derived { name, first, plans }, rows, cost.max(rows), false)
             }
+            RelationSource::Open(open) => {
+                let plan = self.plan_asked(*open, &slots, &mut conditions)?;
+                let (rows, cost) = (plan.rows, plan.cost.max(plan.rows));
+                (NodeKind::Derived { name, first, plans: vec![plan] }, rows, cost, false)
+            }
             RelationSource::Common { part, rows } => {
                 (NodeKind::Common { name, first, part }, rows, rows, false)
             }
@@ -465,7 +480,7 @@ impl Binder<'_> {
         self.set_filter(&mut chosen, conditions, thin);
         let limit = wish.and_then(|wish| wish.rows).filter(|_| ordered);
         chosen.wanted = chosen.node.rows.min(limit.unwrap_or(f64::INFINITY));
-        chosen
+        Ok(chosen)
     }
 
     fn add_filter(&self, chosen: &mut Chosen, conditions: Vec<BoundExpr>) {
@@ -523,7 +538,7 @@ impl Binder<'_> {
         (keys, rest)
     }
 
-    fn names_only(&self, expr: &BoundExpr, slots: &Range<usize>) -> bool {
+    pub(super) fn names_only(&self, expr: &BoundExpr, slots: &Range<usize>) -> bool {
         let mut used = Vec::new();
         self.slots_used(expr, 0, &mut used);
         used.iter().all(|slot| slots.contains(slot))
@@ -595,13 +610,6 @@ fn unit_relations(unit: &Unit, into: &mut Vec<usize>) {
 fn fill(level: &Level, index: usize, bound: &mut [bool]) {
     let relation = &level.relations[index];
     bound[relation.first..relation.first + relation.columns.len()].fill(true);
-}
-
-fn table_of(level: &Level, index: usize) -> Option<Arc<Table>> {
-    match &level.relations[index].source {
-        Some(RelationSource::Table(table)) => Some(Arc::clone(table)),
-        _ => None,
-    }
 }
 
 fn relation_cost(level: &Level, index: usize) -> f64 {

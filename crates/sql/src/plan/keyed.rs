@@ -70,8 +70,14 @@ fn key_in(conjunct: &BoundExpr) -> Option<(BoundExpr, BoundExpr)> {
 
 /// Whether it is worked out of the row alone, and cannot fail.
 fn is_safe(expr: &BoundExpr) -> bool {
+    !expr.uses_outer() && cannot_fail(expr)
+}
+
+/// Whether it has a value for all rows, of which nothing but columns is looked at.
+pub(super) fn cannot_fail(expr: &BoundExpr) -> bool {
     !expr.any(&mut |node| match &node.kind {
         ExprKind::Column(_)
+        | ExprKind::Outer { .. }
         | ExprKind::Const(_)
         | ExprKind::Param(_)
         | ExprKind::Compare { .. }

@@ -8,6 +8,7 @@ use tenant::catalog::Table;
 use types::{PgType, TypeMod};
 
 use super::OutputColumn;
+use super::open_level::OpenLevel;
 use super::point_plan::{SelectPlan, TableFunction};
 use crate::expr::{BoundExpr, ColumnRef, Scope, ambiguous_column, missing_from_entry};
 
@@ -48,6 +49,8 @@ pub(super) enum RelationSource {
     Table(Arc<Table>),
     /// The rows of each in turn.
     Derived(Vec<SelectPlan>),
+    /// A view's or subquery's, to be planned with what is asked of its rows.
+    Open(Box<OpenLevel>),
     /// One of the statement's parts, by its number; `rows` is an estimate.
     Common {
         part: usize,
@@ -133,6 +136,11 @@ impl Level {
     pub(super) fn used_columns(&self, relation: usize) -> Vec<usize> {
         let r = &self.relations[relation];
         (0..r.columns.len()).filter(|i| self.is_used(r.first + i)).collect()
+    }
+
+    /// Something of it names a row of an enclosing query.
+    pub(super) fn set_correlated(&self) {
+        self.uses_outer.set(true);
     }
 
     pub(super) fn correlated(&self) -> bool {

@@ -4,7 +4,7 @@
 //! `Send + Sync`, and runs any number of times for one version of the catalog. Everything else is [`PlanKind::Analytic`]
 //! with a reason. A clause that nobody consumed is an error: the walks destructure every syntax node by all of its fields.
 //!
-//! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path`,
+//! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `open_level`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path`,
 //! `join_order` and `keyed` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `union`, `analytic` (what goes elsewhere).
 
 mod analytic;
@@ -17,6 +17,7 @@ mod insert;
 mod join_order;
 mod keyed;
 mod level;
+mod open_level;
 mod ordering;
 mod outer_joins;
 mod parts;

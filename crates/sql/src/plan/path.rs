@@ -441,7 +441,7 @@ const ALTERNATIVES_MAX: usize = 64;
 
 /// Parts that an index is looked for in a whole statement, each as often as that is done: it takes some microseconds each, and nobody else's task runs
 /// while a statement is bound.
-const LOOKED_FOR_MAX: usize = 4096;
+pub(super) const LOOKED_FOR_MAX: usize = 4096;
 
 /// Cost of sorting one row, in rows read.
 const SORT_COST: f64 = 0.3;

@@ -497,8 +497,15 @@ impl SelectPlan {
         while let NodeKind::NestedLoop { left, .. } = &node.kind {
             node = left;
         }
-        let NodeKind::Scan(scan) = &node.kind else { return None };
-        (scan.path.is_told_part() && !self.correlated).then_some(scan)
+        match &node.kind {
+            NodeKind::Scan(scan) => (scan.path.is_told_part() && !self.correlated).then_some(scan),
+            // What the view or subquery begins with.
+            NodeKind::Derived { plans, .. } => match plans.as_slice() {
+                [plan] => plan.leading_scan(),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// Whether each row goes out when it is found, and they are found by one scan of a table or an index, or by a series.

@@ -67,7 +67,7 @@ impl Binder<'_> {
                 let relation = &mut level.relations[index];
                 let table = match &relation.source {
                     Some(RelationSource::Table(table)) => Arc::clone(table),
-                    Some(RelationSource::Derived(_)) => {
+                    Some(RelationSource::Derived(_) | RelationSource::Open(_)) => {
                         return Err(SqlError::unsupported(format!("{word} of a view or a subquery")));
                     }
                     _ if of.is_empty() => continue,

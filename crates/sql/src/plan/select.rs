@@ -11,6 +11,7 @@ use super::from_clause::FromTree;
 use super::grouping::Grouping;
 use super::join_order::OrderWish;
 use super::level::{Level, LevelScope, Namespace};
+use super::open_level::OpenLevel;
 use super::ordering::{SortItem, check_comparable};
 use super::outer_joins;
 use super::point_plan::{AggregatePlan, DistinctPlan, PointPlan, PointStatement, SelectPlan, SortColumn};
@@ -205,6 +206,17 @@ impl Binder<'_> {
         tail: &Tail<'_>,
         outer: Option<&dyn Scope>,
     ) -> SqlResult<BoundQuery> {
+        let (OpenLevel { level, trees, parts }, columns) = self.bind_level(select, tail, outer)?;
+        Ok(BoundQuery { plan: self.finish_level(level, trees, parts, tail)?, columns })
+    }
+
+    /// A SELECT, and the columns it shows, without the paths to its rows.
+    pub(super) fn bind_level(
+        &self,
+        select: &ast::Select,
+        tail: &Tail<'_>,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<(OpenLevel, Vec<OutputColumn>)> {
         let ast::Select {
             select_token: _,
             optimizer_hints,
@@ -295,8 +307,7 @@ impl Binder<'_> {
             None
         };
         let parts = Parts { conditions, aggregate, project, visible, distinct, sort };
-        let plan = self.finish_level(level, trees, parts, tail)?;
-        Ok(BoundQuery { plan, columns: outputs })
+        Ok((OpenLevel { level, trees, parts }, outputs))
     }
 
     pub(super) fn bind_where(
