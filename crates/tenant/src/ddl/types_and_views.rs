@@ -2,9 +2,10 @@
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashSet;
+use types::{PgType, format_type};
 
 use super::Ddl;
-use crate::catalog::{EnumLabel, EnumType, GrantableKind, ViewDefinition};
+use crate::catalog::{EnumLabel, EnumType, GrantableKind, ViewColumn, ViewDefinition};
 
 impl Ddl<'_> {
     /// Makes an enum with labels in this order. Errors: 42710 where the name is taken, 23505 for a label given twice, 54000 for too many labels.
@@ -153,14 +154,18 @@ impl Ddl<'_> {
                     format!("cannot change name of view column \"{}\" to \"{}\"", old.name, new.name),
                 ));
             }
-            if new.ty != old.ty {
+            if (new.ty, new.typmod) != (old.ty, old.typmod) {
+                let shown = |column: &ViewColumn| match column.ty {
+                    PgType::Enum(_) => column.ty.name().to_owned(),
+                    ty => format_type(ty, column.typmod),
+                };
                 return Err(SqlError::new(
                     SqlState::INVALID_TABLE_DEFINITION,
                     format!(
                         "cannot change data type of view column \"{}\" from {} to {}",
                         old.name,
-                        old.ty.name(),
-                        new.ty.name()
+                        shown(old),
+                        shown(new)
                     ),
                 ));
             }

@@ -48,6 +48,27 @@ fn names_that_are_taken_or_missing() {
 }
 
 #[test]
+fn columns_of_a_view_stay_what_they_are() {
+    let t = "create table t (a varchar(5), n numeric(9, 2)); create view v as select a, n from t";
+    for (query, expected) in [
+        (
+            "select a::varchar(9), n from t",
+            "42P16 cannot change data type of view column \"a\" from character varying(5) to character varying(9)",
+        ),
+        (
+            "select a, n::numeric from t",
+            "42P16 cannot change data type of view column \"n\" from numeric(9,2) to numeric",
+        ),
+        (
+            "select a, 1 as n from t",
+            "42P16 cannot change data type of view column \"n\" from numeric(9,2) to integer",
+        ),
+    ] {
+        check(t, &format!("create or replace view v as {query}"), expected);
+    }
+}
+
+#[test]
 fn definitions_that_contradict_themselves() {
     check(
         "",
