@@ -4,6 +4,8 @@
 //! A common table's name becomes a derived table: its query, or, where that names others of them, the whole WITH with a
 //! `SELECT * FROM name`. An INSERT's source gets such a WITH as its own. A common table that PostgreSQL would compute once although it is named
 //! twice, since its rows may differ the second time, is refused.
+//!
+//! A query keeps its WITH. One whose common tables are named once each is made the same without it ([`inlined`]), for who can plan that.
 
 use std::ops::ControlFlow;
 
@@ -87,6 +89,45 @@ pub(super) fn without_with(mut statement: Statement) -> SqlResult<Statement> {
     Ok(taken)
 }
 
+/// Common tables that are put within each other, at most: each is a level deeper.
+const INLINED_MAX: usize = 16;
+
+/// A query with the common tables of its WITH where they are named, each in one place of FROM. `None` where PostgreSQL would make the rows of one for themselves, where
+/// one is named twice or not at all, and where its names could be taken for those of what is around the place.
+pub fn inlined(query: &ast::Query) -> Option<ast::Query> {
+    let with = query.with.as_ref().filter(|with| !with.recursive && with.cte_tables.len() <= INLINED_MAX)?;
+    if !query.locks.is_empty() || changes_rows(query) {
+        return None;
+    }
+    let mut inlining = Inlining {
+        with: ast::With { with_token: with.with_token.clone(), recursive: false, cte_tables: Vec::new() },
+        tables: Vec::new(),
+        copied: 0,
+        text_len: 0,
+        is_alone: true,
+        within: 0,
+    };
+    for cte in &with.cte_tables {
+        let mut cte = cte.clone();
+        // Each sees those before it.
+        inlining.visit(&mut *cte.query).ok()?;
+        let mut found = Found { names: &[], others: false, once: false };
+        let _ = cte.query.visit(&mut found);
+        let name = fold_ident(&cte.alias.name);
+        let is_known = inlining.tables.iter().any(|table| table.name == name);
+        let is_kept = matches!(cte.materialized, Some(ast::CteAsMaterialized::Materialized));
+        if found.once || is_known || is_kept {
+            return None;
+        }
+        inlining.tables.push(CommonTable { name, names_others: false, once: true, copies: 0 });
+        inlining.with.cte_tables.push(cte);
+    }
+    let mut query = ast::Query { with: None, ..query.clone() };
+    inlining.visit(&mut query).ok()?;
+    nesting::settle(&mut query).ok()?;
+    inlining.tables.iter().all(|table| table.copies == 1).then_some(query)
+}
+
 /// Puts the common tables of a change within WITH where it names them.
 fn settle_part(part: &mut ast::Query) -> SqlResult<()> {
     if changes_rows(part) {
@@ -142,6 +183,10 @@ struct Inlining {
     /// Text of the WITH, once for each copy.
     copied: usize,
     text_len: usize,
+    /// No WITH may stand within, whose tables would be seen by what is put there, and nothing is put into expressions and LATERAL, where columns are.
+    is_alone: bool,
+    /// Expressions, and LATERAL, around the place of the walk.
+    within: usize,
 }
 
 struct CommonTable {
@@ -174,7 +219,7 @@ impl Inlining {
             tables.iter_mut().for_each(|table| table.once |= table.names_others);
         }
         let text_len = with.to_string().len();
-        Ok(Inlining { with, tables, copied: 0, text_len })
+        Ok(Inlining { with, tables, copied: 0, text_len, is_alone: false, within: 0 })
     }
 
     fn visit(&mut self, node: &mut impl VisitMut) -> SqlResult<()> {
@@ -249,7 +294,7 @@ impl VisitorMut for Inlining {
     fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<SqlError> {
         let Some(with) = &query.with else { return ControlFlow::Continue(()) };
         let mut own = with.cte_tables.iter().map(|cte| fold_ident(&cte.alias.name));
-        if own.any(|name| self.tables.iter().any(|table| table.name == name)) {
+        if self.is_alone || own.any(|name| self.tables.iter().any(|table| table.name == name)) {
             return ControlFlow::Break(SqlError::unsupported(
                 "a WITH within a change by another of the same names",
             ));
@@ -257,14 +302,33 @@ impl VisitorMut for Inlining {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, _: &mut Expr) -> ControlFlow<SqlError> {
+        self.within += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &mut Expr) -> ControlFlow<SqlError> {
+        self.within -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
+        self.within += usize::from(is_lateral(factor));
+        ControlFlow::Continue(())
+    }
+
     /// Behind what is within: what is put there is not looked at again.
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
+        self.within -= usize::from(is_lateral(factor));
         let TableFactor::Table { name, alias, args: None, .. } = factor else {
             return ControlFlow::Continue(());
         };
         let Some(at) = own_name(name).and_then(|name| self.tables.iter().position(|t| t.name == name)) else {
             return ControlFlow::Continue(());
         };
+        if self.is_alone && self.within > 0 {
+            return ControlFlow::Break(SqlError::unsupported("a common table within an expression"));
+        }
         match self.derived(at, alias.take()) {
             Ok(derived) => {
                 *factor = derived;
@@ -273,6 +337,10 @@ impl VisitorMut for Inlining {
             Err(error) => ControlFlow::Break(error),
         }
     }
+}
+
+fn is_lateral(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::Derived { lateral: true, .. })
 }
 
 /// What a common table's query has in it.

@@ -18,6 +18,9 @@ use crate::system::{FoundRelation, find_relation};
 /// Views within views, at most.
 const VIEW_DEPTH_MAX: usize = 128;
 
+/// Views around a query whose common tables are put where they are named, at most.
+const VIEWS_INLINED_MAX: usize = 8;
+
 /// Binds one statement.
 pub(super) struct Binder<'a> {
     pub(super) ctx: PlanContext<'a>,
@@ -240,6 +243,12 @@ impl<'a> Binder<'a> {
     /// Whether the tables of a WITH here become parts of the statement.
     pub(super) fn takes_with(&self) -> bool {
         self.has_parts() && self.views.borrow().is_empty()
+    }
+
+    /// Whether so many views are around the place that nothing may be put within each other that stands side by side in one: it would nest deeper than was
+    /// looked at.
+    pub(super) fn is_deep_in_views(&self) -> bool {
+        self.views.borrow().len() > VIEWS_INLINED_MAX
     }
 
     /// Adds a part; answers its number.

@@ -139,6 +139,10 @@ impl Binder<'_> {
         query: &ast::Query,
         outer: Option<&dyn Scope>,
     ) -> SqlResult<(RelationSource, Vec<OutputColumn>)> {
+        if let Some(inlined) = self.inlined(query) {
+            let elsewhere = |_| self.not_here("a common table expression");
+            return self.bind_in_from(&inlined, outer).map_err(elsewhere);
+        }
         let Some((select, order_by)) = plain_select(query) else {
             let bound = self.bind_query(query, outer)?;
             return Ok((RelationSource::Derived(vec![bound.plan]), bound.columns));
@@ -347,5 +351,35 @@ mod tests {
         let changed =
             lines("UPDATE p SET name = v.t FROM v WHERE v.whose = p.id AND v.id = 205 RETURNING p.id, name");
         assert_eq!(changed, ["5|x205"]);
+    }
+
+    #[test]
+    fn common_tables_that_are_named_once_are_subqueries() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(
+            &mut session,
+            "CREATE TABLE o (id int PRIMARY KEY, u int); CREATE INDEX ON o (u); CREATE TABLE b (x int); INSERT INTO b VALUES (1), (2);
+             INSERT INTO o SELECT g, g % 100 FROM generate_series(1, 2000) g;
+             CREATE VIEW v AS WITH q AS (SELECT id, u FROM o) SELECT u, id FROM q",
+        );
+        let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+        for (query, rows) in [
+            ("WITH q AS (SELECT id, u FROM o) SELECT id FROM q WHERE id = 5", &["5"][..]),
+            (
+                "WITH q (k, w) AS (SELECT id, u FROM o), r AS (SELECT k FROM q WHERE w = 5) SELECT k FROM r WHERE k < 200",
+                &["5", "105"][..],
+            ),
+            ("WITH q (n) AS (VALUES (7), (8)) SELECT o.id FROM q z JOIN o ON o.id = z.n", &["7", "8"][..]),
+            ("SELECT (WITH q AS (SELECT max(id) AS m FROM o WHERE u = 3) SELECT m FROM q)", &["1903"][..]),
+            ("SELECT id FROM v WHERE u = 5 AND id > 1900", &["1905"][..]),
+            // In `a` stands the table `b`.
+            ("WITH a AS (SELECT x FROM b), b AS (SELECT 9 AS y) SELECT x, y FROM a, b", &["1|9", "2|9"][..]),
+            ("WITH b AS (SELECT x + 1 AS x FROM b) SELECT x FROM b", &["2", "3"][..]),
+        ] {
+            let plan = lines(&format!("EXPLAIN {query}"));
+            assert!(!plan.iter().any(|line| line.contains("Seq Scan on o")), "{query}: {plan:#?}");
+            assert_eq!(lines(query), rows, "{query}");
+        }
     }
 }

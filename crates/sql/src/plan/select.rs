@@ -22,7 +22,7 @@ use crate::expr::{
     AggregateKind, Aggregates, BoundExpr, Scope, bind_condition, bind_expr, fold_ident, output_name,
     resolve_unknown,
 };
-use crate::parse::{changes_rows, not_at_top_level};
+use crate::parse::{changes_rows, inlined, not_at_top_level};
 
 /// A bound query level with the columns it shows.
 pub(super) struct BoundQuery {
@@ -111,12 +111,20 @@ impl Binder<'_> {
             return Err(not_at_top_level());
         }
         if !self.takes_with() {
-            return Err(self.not_here("a common table expression"));
+            let elsewhere = || self.not_here("a common table expression");
+            let inlined = self.inlined(query).ok_or_else(elsewhere)?;
+            return self.bind_behind_with(&inlined, outer).map_err(|_| elsewhere());
         }
         let before = self.commons();
         let bound = self.bind_with(with).and_then(|_| self.bind_behind_with(query, outer));
         self.forget_common(before);
         bound
+    }
+
+    /// A query without its WITH, if that can be had here.
+    pub(super) fn inlined(&self, query: &ast::Query) -> Option<ast::Query> {
+        let may_be = query.with.is_some() && !self.takes_with() && !self.is_deep_in_views();
+        may_be.then(|| inlined(query)).flatten()
     }
 
     /// Binds a query whose WITH is the caller's.

@@ -168,7 +168,8 @@ fn explain_analyze_counts_rows_and_loops() {
 fn what_is_not_of_the_point_path_says_why() {
     let mut database = bank();
     for (sql, reason) in [
-        ("WITH x AS (SELECT 1) SELECT * FROM x", "a common table expression"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x, x y", "a common table expression"),
+        ("WITH x AS MATERIALIZED (SELECT 1) SELECT * FROM x", "a common table expression"),
         ("SELECT 1 UNION SELECT 2", "UNION"),
     ] {
         match database.execute(sql) {
