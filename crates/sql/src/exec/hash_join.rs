@@ -119,6 +119,25 @@ mod tests {
     use crate::session::testing::Bench;
 
     #[test]
+    fn floats_of_both_widths_are_joined_by_hash() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(
+            &mut session,
+            "CREATE TABLE a (x real); CREATE TABLE b (y double precision);
+             INSERT INTO a VALUES (0.5), (0.1), ('-0'), ('NaN'), (NULL);
+             INSERT INTO b VALUES (0.5), (0.1), (0), ('NaN'), (NULL), (0.1::real);
+             INSERT INTO b SELECT g FROM generate_series(1000, 2000) g",
+        );
+        let delete = "DELETE FROM a USING b WHERE a.x = b.y RETURNING y";
+        let plan = bench.run(&mut session, &format!("EXPLAIN {delete}")).lines();
+        assert!(plan.iter().any(|line| line.contains("Hash Join")), "{plan:?}");
+        let mut met = bench.run(&mut session, delete).lines();
+        met.sort();
+        assert_eq!(met, ["0", "0.10000000149011612", "0.5", "NaN"]);
+    }
+
+    #[test]
     fn a_join_by_hash_knows_the_rows_of_its_right_side() {
         let mut bench = Bench::new();
         let (mut session, mut other) = (bench.session(), bench.session());

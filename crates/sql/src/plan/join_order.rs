@@ -653,16 +653,18 @@ pub(super) fn hash_pair(left: &BoundExpr, right: &BoundExpr) -> Option<(BoundExp
     if left.ty == right.ty || (text(left.ty) && text(right.ty)) {
         return Some((left.clone(), right.clone()));
     }
-    if left.ty.is_integer() && right.ty.is_integer() {
-        let wide = |expr: &BoundExpr| match expr.ty {
-            PgType::Int8 => expr.clone(),
-            _ => BoundExpr::new(
-                PgType::Int8,
-                TypeMod::NONE,
-                ExprKind::Cast { expr: Box::new(expr.clone()), how: CastContext::Implicit },
-            ),
-        };
-        return Some((wide(left), wide(right)));
-    }
-    None
+    let is_float = |ty| matches!(ty, PgType::Float4 | PgType::Float8);
+    let widest = match () {
+        () if left.ty.is_integer() && right.ty.is_integer() => PgType::Int8,
+        () if is_float(left.ty) && is_float(right.ty) => PgType::Float8,
+        () => return None,
+    };
+    let wide = |expr: &BoundExpr| {
+        if expr.ty == widest {
+            return expr.clone();
+        }
+        let cast = ExprKind::Cast { expr: Box::new(expr.clone()), how: CastContext::Implicit };
+        BoundExpr::new(widest, TypeMod::NONE, cast)
+    };
+    Some((wide(left), wide(right)))
 }
