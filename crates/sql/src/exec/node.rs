@@ -75,10 +75,15 @@ impl Run<'_, '_> {
                 }
                 Ok(Flow::More)
             }
-            NodeKind::Derived { first, plans, .. } => {
+            NodeKind::Derived { first, plans, is_once, .. } => {
                 for plan in plans {
-                    let (rows, _held) = self.derived(plan, cx, row)?;
-                    if self.each_kept(&rows, *first, cx, row, emit)? == Flow::Stop {
+                    let flow = if *is_once && !plan.correlated {
+                        self.each_made(plan, *first, cx, row, emit)?
+                    } else {
+                        let (rows, _held) = self.derived(plan, cx, row)?;
+                        self.each_kept(&rows, *first, cx, row, emit)?
+                    };
+                    if flow == Flow::Stop {
                         return Ok(Flow::Stop);
                     }
                 }
@@ -164,6 +169,27 @@ impl Run<'_, '_> {
             }
         }
         Ok(Flow::More)
+    }
+
+    /// Calls `emit` with each row of a subquery in FROM when it is made. It depends on no other rows.
+    fn each_made(
+        &self,
+        plan: &SelectPlan,
+        first: usize,
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        emit: Emit<'_>,
+    ) -> Halt<Flow> {
+        let outer = cx.row(&[]);
+        let inner = Cx { stmt: cx.stmt, outer: Some(&outer) };
+        let mut flow = Flow::More;
+        self.select(plan, &inner, &mut |values| {
+            row[first..first + values.len()].clone_from_slice(values);
+            self.note_filled(heap_len(values), cx, row)?;
+            flow = emit(row)?;
+            Ok(flow)
+        })?;
+        Ok(flow)
     }
 
     /// The rows of a subquery in FROM; kept for the statement unless they depend on other rows.

@@ -75,7 +75,7 @@ impl Binder<'_> {
         wish: Option<&OrderWish>,
     ) -> SqlResult<Chosen> {
         outer_joins::reduce(&mut trees, level, &conditions);
-        self.settle(level, &trees, &conditions)?;
+        self.settle(level, &trees, &conditions, wish)?;
         let mut group = Group { units: Vec::new(), conditions };
         for tree in trees {
             flatten(tree, &mut group);
@@ -335,7 +335,8 @@ impl Binder<'_> {
         let relation = &level.relations[index];
         let slots = relation.first..relation.first + relation.columns.len();
         let Some(left) = current else {
-            let node = self.relation_node(level, index, conditions, bound, wish)?;
+            let is_first = !bound.contains(&true);
+            let node = self.relation_node(level, index, conditions, bound, wish, is_first)?;
             fill(level, index, bound);
             return Ok(node);
         };
@@ -354,13 +355,13 @@ impl Binder<'_> {
         if keys.is_empty() || lateral || !pays {
             let mut all = rest;
             all.extend(keys.into_iter().map(|k| k.condition));
-            let right = self.relation_node(level, index, all, bound, None)?;
+            let right = self.relation_node(level, index, all, bound, None, false)?;
             fill(level, index, bound);
             return Ok(self.nested(left, right, left_outer, slots));
         }
         let (own, on): (Vec<BoundExpr>, Vec<BoundExpr>) =
             rest.into_iter().partition(|e| self.names_only(e, &slots));
-        let right = self.relation_node(level, index, own, &free, None)?;
+        let right = self.relation_node(level, index, own, &free, None, false)?;
         fill(level, index, bound);
         let (left_keys, right_keys): (Vec<_>, Vec<_>) = keys.into_iter().map(|k| (k.left, k.right)).unzip();
         let mut rows = left.node.rows.max(right.node.rows);
@@ -422,6 +423,7 @@ impl Binder<'_> {
         }
     }
 
+    /// `is_first`: all others are found for its rows, so that it is gone through once.
     fn relation_node(
         &self,
         level: &mut Level,
@@ -429,8 +431,10 @@ impl Binder<'_> {
         mut conditions: Vec<BoundExpr>,
         bound: &[bool],
         wish: Option<&OrderWish>,
+        is_first: bool,
     ) -> SqlResult<Chosen> {
         let wanted = level.used_columns(index);
+        let is_once = is_first && !level.correlated();
         let relation = &mut level.relations[index];
         let first = relation.first;
         let slots = first..first + relation.columns.len();
@@ -453,12 +457,12 @@ impl Binder<'_> {
             }
             RelationSource::Derived(plans) => {
                 let (rows, cost) = rows_and_cost(&plans);
-                (NodeKind::Derived { name, first, plans }, rows, cost.max(rows), false)
+                (NodeKind::Derived { name, first, plans, is_once }, rows, cost.max(rows), false)
             }
             RelationSource::Open(open) => {
-                let plan = self.plan_asked(*open, &slots, &mut conditions)?;
+                let (plan, ordered) = self.plan_asked(*open, &slots, &mut conditions, wish)?;
                 let (rows, cost) = (plan.rows, plan.cost.max(plan.rows));
-                (NodeKind::Derived { name, first, plans: vec![plan] }, rows, cost, false)
+                (NodeKind::Derived { name, first, plans: vec![plan], is_once }, rows, cost, ordered)
             }
             RelationSource::Common { part, rows } => {
                 (NodeKind::Common { name, first, part }, rows, rows, false)

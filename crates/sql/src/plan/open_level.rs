@@ -11,8 +11,10 @@ use sqlparser::ast;
 use super::OutputColumn;
 use super::binder::Binder;
 use super::from_clause::FromTree;
+use super::join_order::OrderWish;
 use super::keyed::cannot_fail;
 use super::level::{Level, RelationSource};
+use super::ordering::SortItem;
 use super::path::LOOKED_FOR_MAX;
 use super::point_plan::{AccessPath, DistinctPlan, SelectPlan};
 use super::select::{Parts, Tail};
@@ -72,6 +74,20 @@ impl OpenLevel {
             is_whole
         });
         is_on_it && is_whole
+    }
+
+    /// The order that is wished of its rows, over its own level; `None` if it has one itself, or shows something else.
+    fn order_within(&self, wish: &OrderWish, own: &Range<usize>) -> Option<OrderWish> {
+        let Parts { aggregate, distinct, sort, .. } = &self.parts;
+        if aggregate.is_some() || !sort.is_empty() || !matches!(distinct, DistinctPlan::No) {
+            return None;
+        }
+        let key_within = |key: &SortItem| {
+            let column = own.contains(&key.slot).then(|| key.slot - own.start)?;
+            Some(SortItem { slot: self.slot_of(column)?, ..*key })
+        };
+        let keys = wish.keys.iter().map(key_within).collect::<Option<Vec<_>>>()?;
+        Some(OrderWish { keys, rows: wish.rows, nulls_excluded: wish.nulls_excluded })
     }
 
     /// The same condition over its own level. Other columns are of a row around it there.
@@ -160,12 +176,13 @@ impl Binder<'_> {
         self.finish_level(level, trees, parts, &tail(None))
     }
 
-    /// Plans those queries of FROM on whose rows there is no condition that could be asked within.
+    /// Plans those queries of FROM on whose rows there is no condition that could be asked within, and no order is wished of them.
     pub(super) fn settle(
         &self,
         level: &mut Level,
         trees: &[FromTree],
         conditions: &[BoundExpr],
+        wish: Option<&OrderWish>,
     ) -> SqlResult<()> {
         let mut all: Vec<&BoundExpr> = conditions.iter().collect();
         conditions_of(trees, &mut all);
@@ -173,11 +190,13 @@ impl Binder<'_> {
         for index in 0..level.relations.len() {
             let own = slots_of(level, index);
             match level.relations[index].source.take() {
-                Some(RelationSource::Open(open))
-                    if !is_few || !all.iter().any(|condition| open.can_ask(condition, &own)) =>
-                {
-                    let plan = self.plan_open(*open)?;
-                    level.relations[index].source = Some(RelationSource::Derived(vec![plan]));
+                Some(RelationSource::Open(open)) => {
+                    let is_ordered = wish.is_some_and(|wish| open.order_within(wish, &own).is_some());
+                    let is_asked = is_few && all.iter().any(|condition| open.can_ask(condition, &own));
+                    level.relations[index].source = Some(match is_ordered || is_asked {
+                        true => RelationSource::Open(open),
+                        false => RelationSource::Derived(vec![self.plan_open(*open)?]),
+                    });
                 }
                 source => level.relations[index].source = source,
             }
@@ -185,13 +204,15 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Plans a query of FROM whose rows fill the slots `own`, and takes those conditions that are asked within.
+    /// Plans a query of FROM whose rows fill the slots `own`, and takes those conditions that are asked within. Answers also whether the rows are in the
+    /// order that is wished for.
     pub(super) fn plan_asked(
         &self,
         mut open: OpenLevel,
         own: &Range<usize>,
         conditions: &mut Vec<BoundExpr>,
-    ) -> SqlResult<SelectPlan> {
+        wish: Option<&OrderWish>,
+    ) -> SqlResult<(SelectPlan, bool)> {
         // Who depends on a row around it is made anew for each, which pays only where an index tells which rows those are.
         let is_other = |slot: usize| !own.contains(&slot);
         let is_alone = |condition: &BoundExpr| {
@@ -220,7 +241,9 @@ impl Binder<'_> {
             is_first &= is_asked;
             !is_asked
         });
-        self.plan_open(open)
+        let wish = wish.and_then(|wish| open.order_within(wish, own));
+        let OpenLevel { level, trees, parts } = open;
+        self.finish_in_order(level, trees, parts, &tail(None), wish.as_ref())
     }
 
     /// What it costs to make the rows of a query of FROM on which there are these conditions, and how many they are, by estimate.
@@ -342,6 +365,30 @@ mod tests {
             let hidden =
                 format!("SELECT * FROM {from} WHERE CASE WHEN ({condition}) AND random() < 2 THEN true END");
             assert_eq!(lines(&hidden).len(), count, "{hidden}");
+        }
+        // Rows of a view come in the order of an index, and as many are made as are wanted.
+        for (query, path, examined, rows) in [
+            (
+                "SELECT id FROM v ORDER BY id DESC LIMIT 3",
+                "Index Scan Backward using o_pkey",
+                3,
+                &["2000", "1999", "1998"][..],
+            ),
+            (
+                "SELECT id, m FROM v WHERE whose = 7 ORDER BY id LIMIT 2",
+                "using o_u_idx",
+                2,
+                &["7|8", "107|108"][..],
+            ),
+            ("SELECT max(id) FROM v", "Index Scan Backward using o_pkey", 1, &["2000"][..]),
+            ("SELECT t FROM v LIMIT 2", "Seq Scan on o", 2, &["x1", "x2"][..]),
+            ("SELECT t FROM (SELECT t FROM v OFFSET 1) s LIMIT 1", "Seq Scan on o", 2, &["x2"][..]),
+        ] {
+            let plan = lines(&format!("EXPLAIN (ANALYZE, TIMING off) {query}"));
+            assert!(plan.iter().any(|line| line.contains(path)), "{query}: {plan:#?}");
+            let counted = format!("Rows Examined: {examined}");
+            assert!(plan.iter().any(|line| line.contains(&counted)), "{query}: {plan:#?}");
+            assert_eq!(lines(query), rows, "{query}");
         }
         // What stands before a condition keeps it from failing.
         lines("INSERT INTO o VALUES (0, 1, 1, 'none')");

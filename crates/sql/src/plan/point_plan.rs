@@ -199,6 +199,8 @@ pub enum NodeKind {
         name: String,
         first: usize,
         plans: Vec<SelectPlan>,
+        /// It is gone through once, so that its rows need not be kept.
+        is_once: bool,
     },
     /// The rows of one of the statement's [`Part`]s.
     Common {

@@ -506,11 +506,23 @@ impl Binder<'_> {
     /// Chooses the access paths and puts the level's plan together.
     pub(super) fn finish_level(
         &self,
+        level: Level,
+        trees: Vec<FromTree>,
+        parts: Parts,
+        tail: &Tail<'_>,
+    ) -> SqlResult<SelectPlan> {
+        self.finish_in_order(level, trees, parts, tail, None).map(|(plan, _)| plan)
+    }
+
+    /// The same, and whether the rows come in the order that `asked` wishes for of a level which has none itself.
+    pub(super) fn finish_in_order(
+        &self,
         mut level: Level,
         mut trees: Vec<FromTree>,
         parts: Parts,
         tail: &Tail<'_>,
-    ) -> SqlResult<SelectPlan> {
+        asked: Option<&OrderWish>,
+    ) -> SqlResult<(SelectPlan, bool)> {
         let Parts { conditions, mut aggregate, project, visible, distinct, mut sort } = parts;
         let limit = self.bind_count(tail.limit, "LIMIT")?;
         let offset = self.bind_count(tail.offset, "OFFSET")?;
@@ -532,7 +544,10 @@ impl Binder<'_> {
             None => (sort_wish(&project, &sort, limit_rows), false),
         };
         let sub_costs = SubCosts::of(self, &project, aggregate.as_ref());
-        let chosen = self.plan_from(&mut level, trees, conditions, wish.as_ref())?;
+        let is_open = aggregate.is_none() && sort.is_empty() && matches!(distinct, DistinctPlan::No);
+        let asked = asked.filter(|_| is_open);
+        let chosen = self.plan_from(&mut level, trees, conditions, wish.as_ref().or(asked))?;
+        let in_order = asked.is_some() && chosen.ordered;
         let mut cost = chosen.cost;
         let mut rows = chosen.node.rows;
         if decides {
@@ -554,7 +569,7 @@ impl Binder<'_> {
             }
             rows = rows.min(limit);
         }
-        Ok(SelectPlan {
+        let plan = SelectPlan {
             id: self.next_node(),
             width,
             slot_names,
@@ -572,7 +587,8 @@ impl Binder<'_> {
             is_volatile: false,
             cost,
             rows,
-        })
+        };
+        Ok((plan, in_order))
     }
 }
 
