@@ -10,6 +10,7 @@
 use std::ops::ControlFlow;
 
 use base::{SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashSet;
 use sqlparser::ast::{self, Expr, Statement, TableFactor, VisitMut, VisitorMut};
 
 use super::{nesting, parse_query};
@@ -102,6 +103,7 @@ pub fn inlined(query: &ast::Query) -> Option<ast::Query> {
     let mut inlining = Inlining {
         with: ast::With { with_token: with.with_token.clone(), recursive: false, cte_tables: Vec::new() },
         tables: Vec::new(),
+        used: FxHashSet::default(),
         copied: 0,
         text_len: 0,
         is_alone: true,
@@ -180,6 +182,8 @@ pub fn for_each_relation(query: &ast::Query, f: &mut dyn FnMut(&str)) {
 struct Inlining {
     with: ast::With,
     tables: Vec<CommonTable>,
+    /// Names of relations in their queries.
+    used: FxHashSet<String>,
     /// Text of the WITH, once for each copy.
     copied: usize,
     text_len: usize,
@@ -219,7 +223,13 @@ impl Inlining {
             tables.iter_mut().for_each(|table| table.once |= table.names_others);
         }
         let text_len = with.to_string().len();
-        Ok(Inlining { with, tables, copied: 0, text_len, is_alone: false, within: 0 })
+        let mut used = FxHashSet::default();
+        for cte in &with.cte_tables {
+            for_each_relation(&cte.query, &mut |name| {
+                used.insert(name.to_owned());
+            });
+        }
+        Ok(Inlining { with, tables, used, copied: 0, text_len, is_alone: false, within: 0 })
     }
 
     fn visit(&mut self, node: &mut impl VisitMut) -> SqlResult<()> {
@@ -294,7 +304,9 @@ impl VisitorMut for Inlining {
     fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<SqlError> {
         let Some(with) = &query.with else { return ControlFlow::Continue(()) };
         let mut own = with.cte_tables.iter().map(|cte| fold_ident(&cte.alias.name));
-        if self.is_alone || own.any(|name| self.tables.iter().any(|table| table.name == name)) {
+        let is_taken =
+            |name: String| self.used.contains(&name) || self.tables.iter().any(|table| table.name == name);
+        if self.is_alone || own.any(is_taken) {
             return ControlFlow::Break(SqlError::unsupported(
                 "a WITH within a change by another of the same names",
             ));
@@ -387,4 +399,30 @@ fn twice() -> SqlError {
     SqlError::unsupported(
         "a common table that locks rows or calls a volatile function, named more than once in a change",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use base::SqlState;
+
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn a_common_table_is_put_nowhere_where_its_names_are_others() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(
+            &mut session,
+            "CREATE TABLE t (id int); CREATE TABLE x (id int); INSERT INTO t VALUES (1); INSERT INTO x VALUES (1), (99)",
+        );
+        // In `a` stands the table `t`.
+        let change = "WITH a AS (SELECT id FROM t) DELETE FROM x WHERE id IN";
+        let refused = bench.fail(
+            &mut session,
+            &format!("{change} (WITH t AS (SELECT 99 AS id) SELECT a.id FROM a JOIN t ON t.id > a.id)"),
+        );
+        assert_eq!(refused.state(), SqlState::FEATURE_NOT_SUPPORTED);
+        assert_eq!(bench.run(&mut session, &format!("{change} (SELECT id FROM a)")).tags, ["DELETE 1"]);
+        assert_eq!(bench.run(&mut session, "SELECT id FROM x").lines(), ["99"]);
+    }
 }
