@@ -165,7 +165,7 @@ impl DataFile {
         let (root, numbers) = read_map(&reader, &superblock, &shared, reached.as_mut()).await?;
         if let Some(mut reached) = reached {
             let of_set = superblock.free_set.iter().map(|location| location.slot.0);
-            of_set.chain(0..SUPERBLOCKS).for_each(|slot| drop(reached.insert(slot)));
+            of_set.chain(0..SUPERBLOCKS).for_each(|slot| _ = reached.insert(slot));
             used = reached;
         }
         if other != Other::SameRoot && mode != OpenMode::Read {
@@ -431,7 +431,7 @@ async fn read_map(
     let Some(location) = superblock.map_root else { return Ok((Link::Empty, numbers)) };
     let mut note = |slots: &mut dyn Iterator<Item = SlotNo>| {
         if let Some(reached) = reached.as_deref_mut() {
-            slots.for_each(|slot| drop(reached.insert(slot.0)));
+            slots.for_each(|slot| _ = reached.insert(slot.0));
         }
     };
     note(&mut std::iter::once(location.slot));

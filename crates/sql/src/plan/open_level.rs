@@ -355,7 +355,6 @@ mod tests {
             ("p JOIN v ON v.whose = p.id", "p.id = 7", true, 20),
             ("p LEFT JOIN v ON v.whose = p.id AND v.id > 1900", "p.id IN (7, 110)", true, 2),
             ("p LEFT JOIN g ON g.u = p.id", "p.id = 110", true, 1),
-            ("p", "id < 9 AND EXISTS (SELECT 1 FROM v WHERE v.whose = p.id AND v.m > 1900)", true, 6),
         ] {
             let query = format!("SELECT * FROM {from} WHERE {condition}");
             let plan = lines(&format!("EXPLAIN {query}"));
