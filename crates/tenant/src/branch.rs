@@ -423,12 +423,17 @@ impl Tenant {
     fn log_part(&mut self, record: &[u8], demand: Demand, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
         self.require_space(record.len(), demand)?;
         redo.admit(record.len(), demand)?;
+        Ok(self.append_to_branch(record, redo))
+    }
+
+    /// Appends a part of the branch's record that nothing stands in the way of.
+    pub(crate) fn append_to_branch(&mut self, record: &[u8], redo: &mut dyn RedoSink) -> Lsn {
         self.space.note_part(record.len());
         let id = self.id;
         let branch = self.branch.as_mut().expect("the transaction has a branch");
         branch.parts_len += record.len() as u64;
         let set = branch.redo.get_or_insert_with(|| redo.begin_set(id));
-        Ok(redo.append_to_set(set, record))
+        redo.append_to_set(set, record)
     }
 
     /// Whether something was poured, so that the commit's record is the end of one.

@@ -1,6 +1,6 @@
 //! The record of a large transaction, sent to the log part by part before its commit.
 //!
-//! What a transaction without a branch has changed becomes one record. Made at its commit a large one would be in memory twice more, once as a record and once
+//! What a transaction has changed and not poured into a branch becomes one record, or the rest of one. Made at its commit a large one would be in memory twice more, once as a record and once
 //! in the log, and all that others append would wait until it is written. So its changes are logged before, each part when the one before is durable,
 //! and the commit adds the little that is left. Parts of a transaction that does not commit after all are no record.
 
@@ -25,7 +25,8 @@ const PART_LEN: usize = if cfg!(test) { 64 << 10 } else { 512 << 10 };
 
 /// What is in the log of a transaction that has not committed.
 pub(crate) struct Ahead {
-    set: RedoSet,
+    /// `None` where it goes on with the record of the transaction's branch.
+    set: Option<RedoSet>,
     /// Bytes of it.
     len: u64,
     /// The last change that is there.
@@ -75,7 +76,7 @@ impl Tenant {
     pub fn log_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Option<Lsn>> {
         let is_to_go_on = match &txn.ahead {
             Some(ahead) => !ahead.is_whole,
-            None => !txn.branched && txn.overlay.bytes() >= AHEAD_MIN,
+            None => txn.overlay.bytes() >= AHEAD_MIN,
         };
         if !is_to_go_on {
             return Ok(None);
@@ -83,7 +84,8 @@ impl Tenant {
         let part = self.next_part(txn).filter(|part| txn.ahead.is_some() || !part.is_last);
         // What is one part would be no less by itself.
         let Some(part) = part else { return Ok(None) };
-        let (record, next) = (part.record(txn.ahead.is_none()), part.next());
+        let is_first = txn.ahead.is_none() && !self.has_poured(txn);
+        let (record, next) = (part.record(is_first), part.next());
         self.keep_locks(txn);
         self.log_part_ahead(txn, &record, next, redo).map(Some)
     }
@@ -136,21 +138,26 @@ impl Tenant {
         let wanted = if txn.ahead.is_none() { record.len().max(txn.overlay.bytes()) } else { record.len() };
         self.require_space(wanted, demand)?;
         redo.admit(wanted, demand)?;
+        if txn.branched {
+            let end = self.append_to_branch(record, redo);
+            txn.ahead = Some(Ahead { set: None, len: 0, last, is_whole, demand });
+            return Ok(end);
+        }
         self.space.note_part(record.len());
         let (mut set, before) = match txn.ahead.take() {
-            Some(ahead) => (ahead.set, ahead.len),
-            None => {
+            Some(Ahead { set: Some(set), len, .. }) => (set, len),
+            _ => {
                 self.ahead += 1;
                 (redo.begin_set(self.id), 0)
             }
         };
         let end = redo.append_to_set(&mut set, record);
         let len = before + record.len() as u64;
-        txn.ahead = Some(Ahead { set, len, last, is_whole, demand });
+        txn.ahead = Some(Ahead { set: Some(set), len, last, is_whole, demand });
         Ok(end)
     }
 
-    /// Appends the end of the record, and the commit.
+    /// Appends the end of the record of a transaction without a branch, and the commit.
     pub(crate) fn log_end(
         &mut self,
         txn: &mut Txn,
@@ -162,7 +169,9 @@ impl Tenant {
         self.require_space(record.len(), demand)?;
         redo.admit(record.len(), demand)?;
         self.space.note_logged(record.len());
-        let Ahead { mut set, len, .. } = txn.ahead.take().expect("some of it is in the log");
+        let Some(Ahead { set: Some(mut set), len, .. }) = txn.ahead.take() else {
+            panic!("some of it is in the log, in a record of its own")
+        };
         self.ahead -= 1;
         self.space.end_parts(len);
         redo.append_to_set(&mut set, record);
@@ -171,9 +180,9 @@ impl Tenant {
 
     /// Gives up what is in the log of a transaction that does not commit.
     pub(crate) fn give_up_ahead(&mut self, txn: &mut Txn) {
-        if let Some(ahead) = txn.ahead.take() {
+        if let Some(Ahead { set: Some(_), len, .. }) = txn.ahead.take() {
             self.ahead -= 1;
-            self.space.end_parts(ahead.len);
+            self.space.end_parts(len);
         }
     }
 }

@@ -136,6 +136,36 @@ fn what_is_logged_ahead_of_a_transaction_that_ends_otherwise_is_no_record() {
 }
 
 #[test]
+fn what_a_transaction_with_a_branch_has_not_poured_is_logged_ahead_too() {
+    let (mut fixture, t, u) = two_tables();
+    for commits in [false, true] {
+        let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+        fixture.tenant.begin_branch(&mut txn).unwrap();
+        fill(&mut fixture, &mut txn, t, 0..10);
+        fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+        // Nothing is poured behind a savepoint.
+        let _savepoint = txn.savepoint();
+        fill(&mut fixture, &mut txn, t, 10..1000);
+        fill(&mut fixture, &mut txn, u, 0..500);
+        let before = fixture.log.records.len();
+        assert!(parts_ahead(&mut fixture, &mut txn) > 20);
+        assert_eq!(fixture.log.records.len(), before, "no record without its commit");
+        fixture.insert(u, vec![int(9), text("y")]).unwrap();
+        if commits {
+            fixture.catch_up(&mut txn);
+            fixture.commit(txn).unwrap();
+        } else {
+            fixture.tenant.abort(txn);
+        }
+        assert!(!fixture.tenant.has_begun_a_record());
+    }
+    let (of_t, of_u) = (fixture.rows(t), fixture.rows(u));
+    assert_eq!((of_t.len(), of_u.len()), (1000, 502));
+    let mut replayed = fixture.replayed();
+    assert_eq!((replayed.rows(t), replayed.rows(u)), (of_t, of_u));
+}
+
+#[test]
 fn ends_of_large_transactions_give_way_and_those_of_small_ones_do_not() {
     let (mut fixture, t, u) = two_tables();
     let ways = Cell::new(0);
