@@ -227,9 +227,11 @@ pub fn run(
         values: &MemoryBound::of_values(values_max),
     };
     let cx = Cx { stmt: &stmt, outer: None };
-    // What reads beside the change reads the state in which the statement began: other parts, and subqueries.
+    // What reads beside the change reads the state in which the statement began: other parts, and subqueries. For those that read none of what is
+    // changed there is no other, and the transaction's changes so far need not be had twice.
     let is_change = !matches!(plan.statement, PointStatement::Select(_));
-    let rows = if !plan.parts.is_empty() || (is_change && !plan.subqueries.is_empty()) {
+    let reads_changed = is_change && !plan.subqueries.is_empty() && plan.reads_what_it_changes;
+    let rows = if !plan.parts.is_empty() || reads_changed {
         run.with_parts(&cx, external, sink)?
     } else {
         run.statement(&plan.statement, &cx, external, sink)?

@@ -29,6 +29,7 @@ pub(super) struct Binder<'a> {
     subqueries: RefCell<Vec<Option<SelectPlan>>>,
     accesses: RefCell<Vec<RelationAccess>>,
     tables: RefCell<Vec<(Oid, TableUse)>>,
+    reads_what_it_changes: Cell<bool>,
     cascades: RefCell<Vec<CascadePlan>>,
     comes_back: Cell<bool>,
     nodes: Cell<u32>,
@@ -85,6 +86,7 @@ impl<'a> Binder<'a> {
             subqueries: RefCell::default(),
             accesses: RefCell::default(),
             tables: RefCell::default(),
+            reads_what_it_changes: Cell::new(false),
             cascades: RefCell::default(),
             comes_back: Cell::new(false),
             nodes: Cell::new(0),
@@ -209,6 +211,7 @@ impl<'a> Binder<'a> {
             statement,
             subqueries: self.take_subqueries(),
             tables: self.tables(),
+            reads_what_it_changes: self.reads_what_it_changes.get(),
             nodes: self.nodes(),
             cost,
             cost_of_leading_row: None,
@@ -302,7 +305,12 @@ impl<'a> Binder<'a> {
     pub(super) fn note_table(&self, table: Oid, what: TableUse) {
         let mut tables = self.tables.borrow_mut();
         match tables.iter_mut().find(|(oid, _)| *oid == table) {
-            Some((_, known)) => *known = what.max(*known),
+            Some((_, known)) => {
+                if (*known == TableUse::Write) != (what == TableUse::Write) {
+                    self.reads_what_it_changes.set(true);
+                }
+                *known = what.max(*known);
+            }
             None => tables.push((table, what)),
         }
     }

@@ -25,6 +25,8 @@ pub struct PointPlan {
     pub subqueries: Vec<SelectPlan>,
     /// The tables to lock before anything is read, each once.
     pub tables: Vec<(Oid, TableUse)>,
+    /// A table that it changes stands in some FROM of it, too.
+    pub reads_what_it_changes: bool,
     /// Nodes in the whole plan; their ids are below this.
     pub nodes: u32,
     /// Rows the statement is estimated to look at.
