@@ -147,15 +147,15 @@ impl View<'_> {
             return Ok(false);
         }
         let tag = LockTag::Row(tree, key.clone());
-        if self.tenant.locks.is_held_against(self.txn.session, &tag, LockMode::Row(RowLock::KeyShare)) {
+        if self.tenant.locks.is_held_in(self.txn.session, &tag, RowLock::Key) {
             self.lock_key(tree, key)?;
         }
         self.note_point_read(tree, key);
         Ok(true)
     }
 
-    /// Locks a key of a unique index, or the primary key, that `row` is to have. Who has a row of that key locked and leaves the key alone, as the rows that
-    /// reference it do, is not waited for: the violation is one whatever becomes of that.
+    /// Locks a key of a unique index, or the primary key, that `row` is to have. Who has a row of that key locked and leaves the key alone is not waited for: the
+    /// violation is one whatever becomes of that.
     ///
     /// Errors: 23505, and those of [`View::require_unseen`].
     fn take_key(&mut self, table: &Table, index: &Index, key: &Key, row: &[Datum]) -> Step<()> {
@@ -188,7 +188,11 @@ impl View<'_> {
                 changes.push((i, before, after));
             }
         }
-        let mode = if key_changed { RowLock::Update } else { RowLock::NoKeyUpdate };
+        let mode = match (moved, key_changed) {
+            (true, _) => RowLock::Key,
+            (false, true) => RowLock::Update,
+            (false, false) => RowLock::NoKeyUpdate,
+        };
         self.lock_written(table, key, mode)?;
         if moved {
             let index = table.primary_index().expect("only a primary key moves");
@@ -239,7 +243,7 @@ impl View<'_> {
             return Ok(false);
         };
         let old = old.into_owned();
-        self.lock_written(table, key, RowLock::Update)?;
+        self.lock_written(table, key, RowLock::Key)?;
         for index in table.secondary_indexes() {
             let entry = index_entry_of_bytes(table, index, &old, key)?;
             if entry.exclusive {
@@ -267,7 +271,7 @@ impl View<'_> {
     /// Locks a key of a unique tree against anyone else who would insert or delete it.
     fn lock_key(&mut self, tree: TreeId, key: &Key) -> Step<()> {
         let tag = LockTag::Row(tree, key.clone());
-        self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::Update), WaitPolicy::Wait)?;
+        self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::Key), WaitPolicy::Wait)?;
         Ok(())
     }
 }

@@ -299,7 +299,7 @@ mod tests {
             at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((at >> 33) % sides) as usize
         };
-        const ROWS: [RowLock; 4] = RowLock::ALL;
+        const ROWS: [RowLock; RowLock::COUNT] = RowLock::ALL;
         const TABLES: [TableLock; 5] = [
             TableLock::AccessShare,
             TableLock::RowExclusive,
@@ -319,7 +319,7 @@ mod tests {
                     n @ 0..2 => (LockTag::Table(Oid(n)), LockMode::Table(TABLES[dice(5)])),
                     n => {
                         let key = crate::row::keys::Key::from_slice(&[n as u8]);
-                        (LockTag::Row(base::TreeId(20), key), LockMode::Row(ROWS[dice(4)]))
+                        (LockTag::Row(base::TreeId(20), key), LockMode::Row(ROWS[dice(5)]))
                     }
                 };
                 let expected = closes(&table, session, &tag, mode);

@@ -18,7 +18,6 @@ pub struct LockRecord {
     pub blocked_by: Vec<SessionId>,
 }
 
-const ROW_MODES: [RowLock; 4] = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
 const TABLE_MODES: [TableLock; 8] = [
     TableLock::AccessShare,
     TableLock::RowShare,
@@ -97,7 +96,7 @@ impl Entry {
 
 fn modes_of(tag: &LockTag, mask: u8) -> Vec<LockMode> {
     let all: Vec<LockMode> = match tag {
-        LockTag::Row(..) => ROW_MODES.into_iter().map(LockMode::Row).collect(),
+        LockTag::Row(..) => RowLock::ALL.into_iter().map(LockMode::Row).collect(),
         _ => TABLE_MODES.into_iter().map(LockMode::Table).collect(),
     };
     all.into_iter().filter(|mode| mask & mode.bit() != 0).collect()

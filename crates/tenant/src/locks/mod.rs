@@ -1,4 +1,4 @@
-//! Locks of one tenant: rows in four modes, tables in eight, advisory locks, and the one that serialises DDL.
+//! Locks of one tenant: rows in five modes, tables in eight, advisory locks, and the one that serialises DDL.
 //!
 //! One hash table holds them all; a tenant without locks pays one load. A session is the owner of its locks, be they for
 //! its transaction or (advisory ones) for itself, so it never waits for itself. Waiters queue in order and are granted

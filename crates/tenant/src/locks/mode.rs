@@ -10,14 +10,17 @@ pub enum RowLock {
     Share = 1,
     /// `FOR NO KEY UPDATE`: an UPDATE that leaves the key columns alone.
     NoKeyUpdate = 2,
-    /// `FOR UPDATE`: DELETE, or an UPDATE of key columns.
+    /// `FOR UPDATE`, or an UPDATE of key columns by which the row keeps its place.
     Update = 3,
+    /// As `FOR UPDATE` of a row or an index's key that is about to go or to come: by a DELETE, by an UPDATE that moves it, by an INSERT. So whoever offers a row
+    /// of that key knows whether to wait for what becomes of it. PostgreSQL has that in the row itself.
+    Key = 4,
 }
 
 impl RowLock {
-    pub(crate) const COUNT: usize = 4;
+    pub(crate) const COUNT: usize = 5;
     pub(crate) const ALL: [RowLock; RowLock::COUNT] =
-        [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
+        [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update, RowLock::Key];
 }
 
 /// Modes of table locks, in PostgreSQL's order.
@@ -43,7 +46,7 @@ pub enum LockMode {
 }
 
 /// By row mode, the modes it conflicts with, a bit each.
-const ROW_CONFLICTS: [u8; 4] = [0b1000, 0b1100, 0b1110, 0b1111];
+const ROW_CONFLICTS: [u8; RowLock::COUNT] = [0b1_1000, 0b1_1100, 0b1_1110, 0b1_1111, 0b1_1111];
 
 /// By table mode, the modes it conflicts with, a bit each.
 const TABLE_CONFLICTS: [u8; 8] =
@@ -101,7 +104,7 @@ impl LockMode {
     pub fn name(self) -> &'static str {
         match self {
             LockMode::Row(RowLock::KeyShare | RowLock::Share) => "ShareLock",
-            LockMode::Row(RowLock::NoKeyUpdate | RowLock::Update) => "ExclusiveLock",
+            LockMode::Row(RowLock::NoKeyUpdate | RowLock::Update | RowLock::Key) => "ExclusiveLock",
             LockMode::Table(TableLock::AccessShare) => "AccessShareLock",
             LockMode::Table(TableLock::RowShare) => "RowShareLock",
             LockMode::Table(TableLock::RowExclusive) => "RowExclusiveLock",

@@ -127,7 +127,8 @@ impl LockTable {
     /// If another session's are.
     pub(crate) fn keep_many(&mut self, session: SessionId, len_max: u64) {
         assert!(self.many.is_none(), "one session with very many locks at a time");
-        let of_mode = usize::try_from(len_max).unwrap_or(usize::MAX) / RowLock::COUNT;
+        // Locks of very many rows are of few modes.
+        let of_mode = usize::try_from(len_max).unwrap_or(usize::MAX) / 4;
         let hashes = std::array::from_fn(|_| SpreadSet::within(of_mode));
         self.many = Some(Box::new(Many { session, hashes, shown: Vec::new() }));
     }
@@ -247,6 +248,16 @@ impl LockTable {
         }
         let of_many = self.many.as_ref().filter(|many| many.session != session);
         of_many.is_some_and(|many| many.modes(hash_of(tag)) & mode.conflicts() != 0)
+    }
+
+    /// Whether another session holds a row lock in this very mode.
+    pub(crate) fn is_held_in(&self, session: SessionId, tag: &LockTag, mode: RowLock) -> bool {
+        let bit = LockMode::Row(mode).bit();
+        if let Some(entry) = self.entries.get(tag) {
+            return entry.holders.iter().any(|holder| holder.session != session && holder.modes() & bit != 0);
+        }
+        let of_many = self.many.as_ref().filter(|many| many.session != session);
+        of_many.is_some_and(|many| many.modes(hash_of(tag)) & bit != 0)
     }
 
     /// Ends the wait of another session, which is not granted what it waited for.

@@ -54,8 +54,7 @@ fn a_key_that_is_there_is_a_violation_at_once_unless_somebody_takes_it_away() {
     };
     let mut first = fixture.begin(1, Isolation::ReadCommitted);
     let mut second = fixture.begin(2, Isolation::ReadCommitted);
-    // As whoever references the row, and as whoever changes the rest of it.
-    for mode in [RowLock::KeyShare, RowLock::NoKeyUpdate] {
+    for mode in [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update] {
         fixture.run(&mut first, |view| lock(view, t, 1, mode, WaitPolicy::Wait)).unwrap();
         assert_eq!(error_of(fixture.run(&mut second, insert)).state().as_str(), "23505");
         let moved = fixture.run(&mut second, |view| update(view, t, &[int(2)], vec![int(1), int(0)]));
