@@ -20,7 +20,8 @@ use crate::txn::Txn;
 /// Bytes of changes from which they are logged ahead.
 const AHEAD_MIN: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
-/// Bytes of a part, but for its last change: what the log writes without being late for others, and less than others' commits wait for.
+/// Bytes of a part, but for its last change, and of a piece of one that is longer, but for its last: what the log writes without being late for others, and
+/// less than others' commits wait for.
 const PART_LEN: usize = if cfg!(test) { 64 << 10 } else { 512 << 10 };
 
 /// What is in the log of a transaction that has not committed.
@@ -34,6 +35,25 @@ pub(crate) struct Ahead {
     /// All of them are.
     is_whole: bool,
     demand: Demand,
+    /// The part that these changes end, of which what comes from `at` on is yet to be logged. Empty once all of it is.
+    part: Vec<u8>,
+    at: usize,
+}
+
+impl Ahead {
+    fn is_between_parts(&self) -> bool {
+        self.part.is_empty()
+    }
+
+    fn is_to_go_on(&self) -> bool {
+        !self.is_whole || !self.is_between_parts()
+    }
+
+    /// What is logged of the part at a time.
+    fn next_piece_len(&self) -> usize {
+        let left = self.part.len() - self.at;
+        if left < 2 * PART_LEN { left } else { PART_LEN }
+    }
 }
 
 /// Changes that are logged together, by tree.
@@ -75,27 +95,36 @@ impl Tenant {
     /// 53100 and 58030 when the log takes no more.
     pub fn log_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Option<Lsn>> {
         let is_to_go_on = match &txn.ahead {
-            Some(ahead) => !ahead.is_whole,
+            Some(ahead) => ahead.is_to_go_on(),
             None => txn.overlay.bytes() >= AHEAD_MIN,
         };
         if !is_to_go_on {
             return Ok(None);
         }
-        let part = self.next_part(txn).filter(|part| txn.ahead.is_some() || !part.is_last);
-        // What is one part would be no less by itself.
-        let Some(part) = part else { return Ok(None) };
-        let is_first = txn.ahead.is_none() && !self.has_poured(txn);
-        let (record, next) = (part.record(is_first), part.next());
-        self.keep_locks(txn);
-        self.log_part_ahead(txn, &record, next, redo).map(Some)
+        if txn.ahead.as_ref().is_none_or(Ahead::is_between_parts) {
+            let Some(part) = self.next_part(txn) else { return Ok(None) };
+            let is_all = txn.ahead.is_none() && part.is_last;
+            let is_first = txn.ahead.is_none() && !self.has_poured(txn);
+            let (record, next) = (part.record(is_first), part.next());
+            // What is one piece would be no less by itself.
+            if is_all && record.len() < 2 * PART_LEN {
+                return Ok(None);
+            }
+            self.keep_locks(txn);
+            self.begin_part_ahead(txn, record, next, redo)?;
+        }
+        self.log_piece_ahead(txn, redo).map(Some)
     }
 
     /// Logs what is left where some of it is there.
     pub(crate) fn log_rest_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<()> {
-        while txn.ahead.as_ref().is_some_and(|ahead| !ahead.is_whole) {
-            let part = self.next_part(txn).expect("there are more changes");
-            let (record, next) = (part.record(false), part.next());
-            self.log_part_ahead(txn, &record, next, redo)?;
+        while let Some(ahead) = txn.ahead.as_ref().filter(|ahead| ahead.is_to_go_on()) {
+            if ahead.is_between_parts() {
+                let part = self.next_part(txn).expect("there are more changes");
+                let (record, next) = (part.record(false), part.next());
+                self.begin_part_ahead(txn, record, next, redo)?;
+            }
+            self.log_piece_ahead(txn, redo)?;
         }
         Ok(())
     }
@@ -126,34 +155,48 @@ impl Tenant {
         (!changes.is_empty()).then_some(Part { changes, is_last: true })
     }
 
-    fn log_part_ahead(
+    /// Makes `part` the one that is logged next, up to this last change.
+    fn begin_part_ahead(
         &mut self,
         txn: &mut Txn,
-        record: &[u8],
+        part: Vec<u8>,
         (last, is_whole): ((TreeId, Key), bool),
         redo: &mut dyn RedoSink,
-    ) -> SqlResult<Lsn> {
-        let demand = txn.ahead.as_ref().map_or_else(|| self.demand_of(txn), |ahead| ahead.demand);
+    ) -> SqlResult<()> {
+        if let Some(ahead) = &mut txn.ahead {
+            (ahead.part, ahead.last, ahead.is_whole) = (part, last, is_whole);
+            return Ok(());
+        }
         // The first is asked for all: what does not fit should not take room first.
-        let wanted = if txn.ahead.is_none() { record.len().max(txn.overlay.bytes()) } else { record.len() };
+        let (demand, wanted) = (self.demand_of(txn), part.len().max(txn.overlay.bytes()));
         self.require_space(wanted, demand)?;
         redo.admit(wanted, demand)?;
-        if txn.branched {
-            let end = self.append_to_branch(record, redo);
-            txn.ahead = Some(Ahead { set: None, len: 0, last, is_whole, demand });
-            return Ok(end);
-        }
-        self.space.note_part(record.len());
-        let (mut set, before) = match txn.ahead.take() {
-            Some(Ahead { set: Some(set), len, .. }) => (set, len),
-            _ => {
-                self.ahead += 1;
-                (redo.begin_set(self.id), 0)
+        let set = (!txn.branched).then(|| redo.begin_set(self.id));
+        self.ahead += usize::from(set.is_some());
+        txn.ahead = Some(Ahead { set, len: 0, last, is_whole, demand, part, at: 0 });
+        Ok(())
+    }
+
+    /// Logs the next piece of the part under way.
+    fn log_piece_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
+        let ahead = txn.ahead.as_ref().expect("a part was begun");
+        let (len, demand) = (ahead.next_piece_len(), ahead.demand);
+        self.require_space(len, demand)?;
+        redo.admit(len, demand)?;
+        let ahead = txn.ahead.as_mut().expect("as above");
+        let piece = &ahead.part[ahead.at..ahead.at + len];
+        let end = match &mut ahead.set {
+            Some(set) => {
+                self.space.note_part(len);
+                ahead.len += len as u64;
+                redo.append_to_set(set, piece)
             }
+            None => self.append_to_branch(piece, redo),
         };
-        let end = redo.append_to_set(&mut set, record);
-        let len = before + record.len() as u64;
-        txn.ahead = Some(Ahead { set: Some(set), len, last, is_whole, demand });
+        ahead.at += len;
+        if ahead.at == ahead.part.len() {
+            (ahead.part, ahead.at) = (Vec::new(), 0);
+        }
         Ok(end)
     }
 

@@ -105,6 +105,36 @@ fn a_large_record_is_logged_ahead_and_is_one_only_with_its_commit() {
 }
 
 #[test]
+fn a_long_value_is_logged_ahead_in_pieces() {
+    let (mut fixture, t, u) = two_tables();
+    let long = "x".repeat(2_000_000);
+    for (id, hasty) in [(1, false), (2, true)] {
+        let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+        let inserted = fixture.run(&mut txn, |view| {
+            let table = view.table(t)?;
+            view.insert(&table, &[int(id), text(&long)]).map(drop)
+        });
+        inserted.unwrap();
+        if !hasty {
+            fill(&mut fixture, &mut txn, u, 0..100);
+        }
+        let before = fixture.log.records.len();
+        if hasty {
+            // It does not wait for the others.
+            fixture.tenant.log_ahead(&mut txn, &mut fixture.log).unwrap().expect("it has much");
+        } else {
+            assert!(parts_ahead(&mut fixture, &mut txn) > 25);
+        }
+        assert_eq!(fixture.log.records.len(), before, "no record without its commit");
+        fixture.commit(txn).unwrap();
+    }
+    let (of_t, of_u) = (fixture.rows(t), fixture.rows(u));
+    assert_eq!((of_t.len(), of_u.len()), (2, 100));
+    let mut replayed = fixture.replayed();
+    assert_eq!((replayed.rows(t), replayed.rows(u)), (of_t, of_u));
+}
+
+#[test]
 fn what_is_logged_ahead_of_a_transaction_that_ends_otherwise_is_no_record() {
     let (mut fixture, t, u) = two_tables();
     let mut given_up = large(&mut fixture, t, u);
