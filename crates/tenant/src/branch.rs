@@ -21,6 +21,7 @@ use rustc_hash::FxHashSet;
 use storage::PageFault;
 
 use crate::catalog::{Index, Table};
+use crate::commit::{GiveWay, Steps};
 use crate::interrupt::{Step, error_of_fault};
 use crate::locks::{LockMode, LockTag, WaitPolicy};
 use crate::memory::{PageRequest, WriterWait};
@@ -388,11 +389,46 @@ impl Tenant {
     ///
     /// Errors: 53100 and 58030 when the log takes no more; the transaction has then to be aborted.
     pub fn pour(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
+        self.pour_giving_way(txn, redo, &|| {})
+    }
+
+    /// As [`Tenant::pour`]; calls `give_way` as [`Tenant::commit_giving_way`] does. What is much is to be logged before ([`Tenant::log_ahead`]).
+    ///
+    /// Errors: as [`Tenant::pour`].
+    pub fn pour_giving_way(
+        &mut self,
+        txn: &mut Txn,
+        redo: &mut dyn RedoSink,
+        give_way: GiveWay<'_>,
+    ) -> SqlResult<Lsn> {
         assert!(txn.branched && txn.can_branch(), "poured without a branch, or behind a table's rewriting");
         assert!(txn.checks.is_empty(), "the statement's rows were checked");
         if txn.overlay.is_empty() {
             return Ok(Lsn(0));
         }
+        let is_ahead = txn.ahead.is_some();
+        let end = if is_ahead { self.log_rest_ahead(txn, redo)? } else { self.log_poured(txn, redo)? };
+        txn.ahead = None;
+        let mut steps = Steps::new(give_way);
+        self.turn(true);
+        for (tree, changes) in txn.overlay.changes().trees() {
+            let mut state = self.trees.get(tree);
+            for (key, change) in changes {
+                self.apply_change(&mut state, key, change);
+                steps.take();
+            }
+            self.trees.set(tree, TreeState { dirty: true, ..state });
+        }
+        self.turn(false);
+        let branch = self.branch.as_mut().expect("the transaction has a branch");
+        branch.changed.extend(txn.overlay.changes().trees().into_iter().map(|(tree, _)| tree));
+        txn.overlay.free(|| steps.take());
+        self.recount_changes(txn);
+        Ok(end)
+    }
+
+    /// Logs what is about to be poured, all at once.
+    fn log_poured(&mut self, txn: &Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
         let branch = self.branch.as_mut().expect("the transaction has a branch");
         let mut record = std::mem::take(&mut self.record_buffer);
         let mut writer = RecordWriter::part(&mut record, branch.redo.is_none());
@@ -403,21 +439,7 @@ impl Tenant {
         }
         let logged = self.log_part(&record, self.demand_of(txn), redo);
         self.keep_record_buffer(record);
-        let end = logged?;
-        let changes = txn.overlay.take();
-        self.turn(true);
-        for (tree, changes) in changes.trees() {
-            let mut state = self.trees.get(tree);
-            for (key, change) in changes {
-                self.apply_change(&mut state, key, change);
-            }
-            self.trees.set(tree, TreeState { dirty: true, ..state });
-        }
-        self.turn(false);
-        let branch = self.branch.as_mut().expect("as above");
-        branch.changed.extend(changes.trees().into_iter().map(|(tree, _)| tree));
-        self.recount_changes(txn);
-        Ok(end)
+        logged
     }
 
     fn log_part(&mut self, record: &[u8], demand: Demand, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {

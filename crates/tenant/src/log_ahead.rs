@@ -89,7 +89,7 @@ impl fmt::Debug for Ahead {
 
 impl Tenant {
     /// Logs some of what `txn` has changed, if that is much, and says which position is to be durable before the call is made again. `None` if there is
-    /// nothing to be logged ahead, or no more. Once something is, the transaction changes nothing and is committed or aborted.
+    /// nothing to be logged ahead, or no more. Once something is, the transaction changes nothing before it is committed, aborted, or poured into its branch.
     ///
     /// # Errors
     /// 53100 and 58030 when the log takes no more.
@@ -116,17 +116,18 @@ impl Tenant {
         self.log_piece_ahead(txn, redo).map(Some)
     }
 
-    /// Logs what is left where some of it is there.
-    pub(crate) fn log_rest_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<()> {
+    /// Logs what is left where some of it is there, and says up to where; `Lsn(0)` where nothing is left.
+    pub(crate) fn log_rest_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
+        let mut end = Lsn(0);
         while let Some(ahead) = txn.ahead.as_ref().filter(|ahead| ahead.is_to_go_on()) {
             if ahead.is_between_parts() {
                 let part = self.next_part(txn).expect("there are more changes");
                 let (record, next) = (part.record(false), part.next());
                 self.begin_part_ahead(txn, record, next, redo)?;
             }
-            self.log_piece_ahead(txn, redo)?;
+            end = self.log_piece_ahead(txn, redo)?;
         }
-        Ok(())
+        Ok(end)
     }
 
     /// What is to be logged next.

@@ -135,12 +135,7 @@ impl Overlay {
         (self.bytes + self.count * CHANGE_LEN + journal) as u64
     }
 
-    /// Empties it; there is nothing to go back to any more.
-    pub(crate) fn take(&mut self) -> Changes {
-        std::mem::take(self).changes
-    }
-
-    /// Empties it as [`Overlay::take`] does, and calls `each` after each change that it frees.
+    /// Empties it, and calls `each` after each change that it frees; there is nothing to go back to any more.
     pub(crate) fn free(&mut self, mut each: impl FnMut()) {
         let Overlay { changes, journal, .. } = std::mem::take(self);
         for undo in journal {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use base::{ByteCount, Lsn, Oid, SqlResult, SqlState};
-use tenant::{BRANCH_BYTES_MIN, CaughtUp, Interrupt};
+use tenant::{BRANCH_BYTES_MIN, CaughtUp, Interrupt, WriterWait};
 use types::{Datum, row_memory};
 
 use super::prepared::Planned;
@@ -239,7 +239,7 @@ impl Session {
     /// are never taken back together.
     ///
     /// # Errors
-    /// [`Pause::Slice`] if it did; the statement then goes on where it was.
+    /// [`Pause::Slice`] if it did, and a pause for each part of it that is logged before; the statement then goes on where it was.
     pub(super) fn pour_if_much(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         let Some(open) = self.transaction.peek() else { return Ok(()) };
         let much = if open.txn.has_branch() { POUR_BYTES_MIN } else { BRANCH_BYTES_MIN };
@@ -252,11 +252,16 @@ impl Session {
             return Ok(());
         }
         self.catch_up(home)?;
+        let open = self.transaction.open().expect("looked at above");
+        if let Some(end) = home.tenant.log_ahead(&mut open.txn, home.redo)? {
+            return Err(Pause::Memory(WriterWait::Log(end)));
+        }
         Err(Pause::Slice(self.pour(home)?))
     }
 
     fn pour(&mut self, home: &mut Home<'_>) -> SqlResult<Lsn> {
         let open = self.transaction.open().expect("a statement runs in a transaction");
-        home.tenant.pour(&mut open.txn, home.redo)
+        let host = &*self.start.host;
+        home.tenant.pour_giving_way(&mut open.txn, home.redo, &|| host.give_way())
     }
 }

@@ -196,6 +196,32 @@ fn what_a_transaction_with_a_branch_has_not_poured_is_logged_ahead_too() {
 }
 
 #[test]
+fn much_that_is_poured_at_once_is_logged_before_and_gives_way() {
+    let (mut fixture, t, u) = two_tables();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    // Gathered by one statement, before it has a branch.
+    fill(&mut fixture, &mut txn, t, 0..1000);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    let ways = Cell::new(0);
+    let give_way = || ways.set(ways.get() + 1);
+    assert!(parts_ahead(&mut fixture, &mut txn) > 12);
+    fixture.tenant.pour_giving_way(&mut txn, &mut fixture.log, &give_way).unwrap();
+    assert!(ways.take() >= 14, "each row is a change to apply and to free");
+    assert_eq!(parts_ahead(&mut fixture, &mut txn), 0, "nothing is left of it");
+    fill(&mut fixture, &mut txn, u, 0..10);
+    fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+    // One that is poured at once logs the rest with that.
+    fill(&mut fixture, &mut txn, t, 2000..2500);
+    fixture.tenant.log_ahead(&mut txn, &mut fixture.log).unwrap().expect("it has much");
+    fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+    fixture.commit(txn).unwrap();
+    let (of_t, of_u) = (fixture.rows(t), fixture.rows(u));
+    assert_eq!((of_t.len(), of_u.len()), (1500, 10));
+    let mut replayed = fixture.replayed();
+    assert_eq!((replayed.rows(t), replayed.rows(u)), (of_t, of_u));
+}
+
+#[test]
 fn ends_of_large_transactions_give_way_and_those_of_small_ones_do_not() {
     let (mut fixture, t, u) = two_tables();
     let ways = Cell::new(0);
