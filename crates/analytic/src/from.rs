@@ -8,7 +8,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder};
-use sql::expr::{Aggregates, BoundExpr, CompareOp, ExprKind, Scope, bind_expr, fold_ident};
+use sql::expr::{
+    Aggregates, BoundExpr, CompareOp, ExprKind, Scope, SetFunction, bind_expr, fold_ident, set_function,
+};
 use sql::system::{FoundRelation, find_relation};
 use sqlparser::ast;
 use tenant::catalog::{Privileges, Relation as CatalogRelation, Table, ViewDefinition};
@@ -18,7 +20,7 @@ use crate::apply::{ApplyKind, Asked};
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::expand::{Expand, Series, SeriesCall};
-use crate::prepare::{Place, system_name};
+use crate::prepare::{Place, elements_of, system_name};
 use crate::relation::{Level, LevelScope, RelColumn, Relation};
 use crate::table::TableScan;
 use crate::translate::{Translator, Typed, bare, field};
@@ -155,6 +157,9 @@ impl Binder<'_> {
                 match alias_of(factor) {
                     Some(alias) => apply_alias(&mut right, alias)?,
                     None => rename(&mut right, "unnamed_subquery", &[])?,
+                }
+                if gives_values(factor) {
+                    right = self.with_row(right, 0)?;
                 }
                 match condition {
                     Some(condition) => self.filter(right, condition, Some(&scope), "JOIN/ON"),
@@ -390,14 +395,15 @@ impl Binder<'_> {
                 return self.scalar_table(left, &place, bound, &called, ordinality, alias);
             }
         };
+        let set = set_function(&called);
         let mut columns = Vec::new();
-        for call in &calls {
+        for (at, call) in calls.iter().enumerate() {
             let element = call.series.element();
             let arrow = value::arrow_type(element, types::TypeMod::NONE);
             let name = match call.series {
                 Series::OptionNames => "option_name",
                 Series::OptionValues => "option_value",
-                _ => &called,
+                _ => set.and_then(|set| set.columns.get(at).copied()).unwrap_or(called.as_str()),
             };
             columns.push(self.function_column(name, element, arrow));
         }
@@ -416,7 +422,7 @@ impl Binder<'_> {
             input.schema().iter().map(|(table, f)| (table.cloned(), Arc::clone(f))).collect();
         fields.extend(columns.iter().map(|c| (None, Arc::new(field(&c.column.name, &c.arrow)))));
         let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
-        let single = calls.len() == 1;
+        let single = calls.len() == 1 && set.is_none_or(|set| set.columns.is_empty());
         let node = Expand {
             input,
             calls,
@@ -430,11 +436,26 @@ impl Binder<'_> {
         let mut right = Relation { plan: crate::binder::empty(), columns, star };
         alias_function(&mut right, &called, alias, single)?;
         check_alias(&left, &right)?;
-        Ok(concat(node.into(), left, right))
+        let own = left.columns.len();
+        let both = concat(node.into(), left, right);
+        if gives_values(factor) { self.with_row(both, own) } else { Ok(both) }
     }
 
-    /// The set-returning functions of one call in FROM, side by side: one for each array of `unnest`, two for
-    /// `pg_options_to_table`, itself for any other.
+    /// The column `at` by the name of its table, too: a row of one value is the value.
+    fn with_row(&self, relation: Relation, at: usize) -> SqlResult<Relation> {
+        let Relation { plan, mut columns, star } = relation;
+        let (value, name) = (columns[at].clone(), self.fresh());
+        let mut exprs: Vec<Expr> = columns.iter().map(RelColumn::expr).collect();
+        exprs.push(value.expr().alias(&name));
+        let plan =
+            LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let table = value.table.clone().unwrap_or_default();
+        columns.push(RelColumn { column: bare(name), name: table, starred: false, ..value });
+        Ok(Relation { plan, columns, star })
+    }
+
+    /// The set-returning functions of one call in FROM, side by side: one for each array of `unnest`, or of those that a function is the elements
+    /// of, two for `pg_options_to_table`, itself for any other.
     fn series_calls(
         &self,
         called: &str,
@@ -450,6 +471,16 @@ impl Binder<'_> {
                 calls.push(call);
                 all.extend(bound);
             }
+            return Ok(Some((calls, all)));
+        }
+        if let Some(set) = set_function(called) {
+            let (mut calls, mut all) = (Vec::new(), Vec::new());
+            for array in set.arrays(args) {
+                let (call, bound) = elements_of(bind(&array)?);
+                calls.push(call);
+                all.extend(bound);
+            }
+            set.require_one_value(&all)?;
             return Ok(Some((calls, all)));
         }
         let Some((call, mut bound)) = self.series_call(called, args, bind)? else { return Ok(None) };
@@ -751,6 +782,14 @@ fn alias_function(
             apply_alias(relation, alias)
         }
     }
+}
+
+/// Whether `factor` is a function of which a row is one value with a name of its own.
+fn gives_values(factor: &ast::TableFactor) -> bool {
+    function_of(factor).is_some_and(|(mut name, _, ordinality, _)| {
+        let set = system_name(&mut name).and_then(|name| set_function(&name));
+        !ordinality && set.is_some_and(SetFunction::gives_values)
+    })
 }
 
 fn may_look_left(factor: &ast::TableFactor) -> bool {

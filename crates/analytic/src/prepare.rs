@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
-use sql::expr::{Aggregates, BoundExpr, Scope, Volatility, bind_expr, coerce, fold_ident};
+use sql::expr::{Aggregates, BoundExpr, Scope, Volatility, bind_expr, coerce, fold_ident, set_function};
 use sqlparser::ast::{self, VisitMut, VisitorMut};
 use types::{CastContext, ElementType, PgType, TypeMod};
 
@@ -179,7 +179,7 @@ impl Visitor<'_, '_, '_> {
             let ty = candidate.result();
             return Ok(Some(self.stand_in(Synthetic::Catalog { function: candidate, args: bound }, ty)));
         }
-        if SERIES.contains(&name.as_str()) {
+        if SERIES.contains(&name.as_str()) || set_function(&name).is_some() {
             if let Some(place) = self.conditions.last() {
                 let message = format!("set-returning functions are not allowed in {place}");
                 return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
@@ -238,6 +238,13 @@ impl Binder<'_> {
                 format!("function {name} does not exist with these arguments"),
             )
         };
+        if let Some(set) = set_function(name) {
+            let arrays = set.arrays(args);
+            let [array] = &arrays[..] else {
+                return Err(SqlError::unsupported(format!("rows of {name} as values")));
+            };
+            return bind(array).map(|array| Some(elements_of(array)));
+        }
         let mut bound = args.iter().map(bind).collect::<SqlResult<Vec<_>>>()?;
         let series = match (name, &bound[..]) {
             ("unnest", [array]) if array.ty.element().is_some() => Series::Unnest(array.ty),
@@ -281,7 +288,13 @@ impl Binder<'_> {
     }
 }
 
-/// The set-returning functions.
+/// The elements of an array, as a call.
+pub(crate) fn elements_of(array: BoundExpr) -> (SeriesCall, Vec<BoundExpr>) {
+    let call = SeriesCall { series: Series::Unnest(array.ty), args: vec![array.ty] };
+    (call, vec![array])
+}
+
+/// The set-returning functions, but for those that are elements of arrays.
 const SERIES: &[&str] = &[
     "unnest",
     "generate_series",

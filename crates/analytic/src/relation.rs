@@ -43,6 +43,11 @@ impl RelColumn {
         value::needs_key(self.ty, self.typmod, &self.arrow)
     }
 
+    /// Whether it is a row of its table that has one value.
+    fn is_row(&self) -> bool {
+        !self.starred && self.table.as_ref() == Some(&self.name)
+    }
+
     /// An expression to group, sort or hash its values by.
     pub(crate) fn key(&self) -> Expr {
         if self.needs_key() { key_of(self.expr(), self.ty) } else { self.expr() }
@@ -138,7 +143,7 @@ impl Scope for LevelScope<'_> {
             let ty = self.level.synthetic.borrow()[index].ty;
             return Ok(Some(ColumnRef { depth: 0, index: SYNTHETIC + index, ty, typmod: TypeMod::NONE }));
         }
-        let mut found = None;
+        let (mut found, mut row) = (None, None);
         let mut table_seen = false;
         for (index, column) in self.level.columns.iter().enumerate() {
             let here = match qualifier {
@@ -150,12 +155,19 @@ impl Scope for LevelScope<'_> {
             };
             table_seen |= here;
             if here && column.name == name {
+                let this = ColumnRef { depth: 0, index, ty: column.ty, typmod: column.typmod };
+                if column.is_row() {
+                    // Any column of that name goes before it.
+                    row = Some(this);
+                    continue;
+                }
                 if found.is_some() {
                     return Err(ambiguous_column(name));
                 }
-                found = Some(ColumnRef { depth: 0, index, ty: column.ty, typmod: column.typmod });
+                found = Some(this);
             }
         }
+        let found = found.or(row);
         if found.is_some() || (table_seen && !qualifier.is_empty()) {
             return Ok(found);
         }

@@ -264,7 +264,9 @@ pub(super) fn call_named(name: &str, args: Vec<BoundExpr>, ctx: &BindContext<'_>
     let types: Vec<PgType> = args.iter().map(|arg| arg.ty).collect();
     let shown = || {
         let types: Vec<String> = types.iter().map(|ty| type_name(*ty, ctx)).collect();
-        format!("{name}({})", types.join(", "))
+        // What gives a column of a set-returning function is known by the function's name.
+        let called = name.rsplit(" of ").next().filter(|_| !functions::named(name).is_empty());
+        format!("{}({})", called.unwrap_or(name), types.join(", "))
     };
     match resolve(functions::named(name), &types, false) {
         Ok(resolved) => finish_call(resolved, args, ctx),

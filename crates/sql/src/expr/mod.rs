@@ -23,6 +23,7 @@ mod regex;
 mod resolve;
 mod scope;
 mod series;
+mod set_function;
 mod tree;
 
 pub use aggregate::{Accumulator, AggregateCall, AggregateKind, Regression, SortKey};
@@ -47,6 +48,7 @@ pub use scope::{
     undefined_column,
 };
 pub use series::series_counts_down;
+pub use set_function::{SetFunction, set_function};
 pub use tree::{
     BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryColumn, SubqueryExpr, SubqueryId,
     SubqueryTest,

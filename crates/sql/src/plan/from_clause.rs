@@ -12,7 +12,7 @@ use super::refuse::refuse;
 use super::visit::outer_columns;
 use crate::expr::{
     Aggregates, BoundExpr, CompareOp, IS_CALLED, LAST_VALUE, Scope, bind_comparison, bind_condition,
-    bind_expr, coerce, common_type, fold_ident, resolve_unknown,
+    bind_expr, coerce, common_type, fold_ident, resolve_unknown, set_function,
 };
 
 /// The joins of FROM as written, RIGHT turned into LEFT.
@@ -413,6 +413,24 @@ impl Binder<'_> {
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => exprs.push(expr.clone()),
                 _ => return Err(SqlError::unsupported("a named argument in FROM")),
             }
+        }
+        if let Some(set) = set_function(function) {
+            if set.gives_values() && alias.is_some_and(|alias| alias.columns.is_empty()) {
+                return Err(self.not_here(format!("the values of {function} by an alias")));
+            }
+            let arrays = self.function_args(level, &set.arrays(&exprs), outer, before)?;
+            set.require_one_value(&arrays)?;
+            let column = |(at, array): (usize, &BoundExpr)| {
+                let name = set.columns.get(at).copied().unwrap_or(function);
+                (name.to_owned(), array.ty.element().unwrap_or(PgType::Text))
+            };
+            let columns = arrays.iter().enumerate().map(column).collect();
+            let index =
+                self.add_function(level, TableFunction::Unnest(arrays), columns, ordinality, alias)?;
+            if alias.is_none() {
+                level.relations[index].name = function.to_owned();
+            }
+            return Ok(index);
         }
         match function {
             "unnest" => self.bind_unnest(level, &exprs, ordinality, alias, outer, before),

@@ -123,16 +123,16 @@ pub(super) fn jsonb(value: &Value) -> Datum {
     Datum::Jsonb(json::canonical(value).into())
 }
 
-fn as_jsonb(value: Option<&Value>) -> Datum {
+pub(super) fn as_jsonb(value: Option<&Value>) -> Datum {
     value.map_or(Datum::Null, jsonb)
 }
 
-fn as_json(value: Option<&Value>) -> Datum {
+pub(super) fn as_json(value: Option<&Value>) -> Datum {
     value.map_or(Datum::Null, |v| Datum::Json(v.to_string().into()))
 }
 
 /// A string bare, JSON null as NULL, anything else as its text.
-fn as_text(value: Option<&Value>, canonical: bool) -> Datum {
+pub(super) fn as_text(value: Option<&Value>, canonical: bool) -> Datum {
     match value {
         None | Some(Value::Null) => Datum::Null,
         Some(Value::String(s)) => Datum::text(s),

@@ -7,6 +7,7 @@ mod extension;
 mod json;
 mod json_build;
 mod json_path;
+mod json_rows;
 mod math;
 mod md5;
 mod number_format;
@@ -48,6 +49,7 @@ static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {
         json::FUNCTIONS,
         json_build::FUNCTIONS,
         json_path::FUNCTIONS,
+        json_rows::FUNCTIONS,
         math::FUNCTIONS,
         pattern::FUNCTIONS,
         regexp::FUNCTIONS,

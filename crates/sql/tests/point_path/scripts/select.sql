@@ -78,6 +78,9 @@ SELECT d.name, x.name FROM dept d, LATERAL (SELECT name FROM emp e WHERE e.dept_
 SELECT g FROM generate_series(1, 5) g WHERE g % 2 = 1 ORDER BY g;
 SELECT * FROM generate_series(5, 1, -2) AS s(n) ORDER BY n;
 SELECT * FROM unnest(ARRAY['b', 'a']) WITH ORDINALITY AS u(v, n) ORDER BY n;
+SELECT value FROM jsonb_array_elements('[2, 1]') ORDER BY value;
+SELECT key, v FROM jsonb_each_text('{"a": 1, "b": [2]}') AS e(key, v) ORDER BY key;
+SELECT x FROM string_to_table('b,a', ',') AS x ORDER BY x;
 SELECT g, g * g FROM generate_series(1, 3) AS g ORDER BY g DESC;
 SELECT id FROM emp WHERE (dept_id, salary) IN ((1, 100), (2, 60)) ORDER BY id;
 SELECT id FROM emp WHERE (dept_id, salary) = (2, 60) ORDER BY id;
