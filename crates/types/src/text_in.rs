@@ -186,6 +186,55 @@ pub fn split_qualified_name(text: &str) -> Option<Vec<String>> {
     }
 }
 
+/// Words of the longest name of a type, with `array` behind it, and one more.
+const TYPE_WORDS_MAX: usize = 6;
+
+/// A type as SQL writes it, `numeric(10,2)`, `timestamp (3) with time zone`, `"Mood"[]`: its name with single blanks, the first number of its modifier,
+/// and whether it is an array. `None` if malformed.
+fn written_type(text: &str) -> Option<(String, Option<u32>, bool)> {
+    let (mut rest, mut is_array) = (text.trim_end(), false);
+    while let Some(before) = rest.strip_suffix(']') {
+        let open = before.rfind('[').filter(|open| before[open + 1..].bytes().all(|b| b.is_ascii_digit()))?;
+        rest = before[..open].trim_end();
+        is_array = true;
+    }
+    let quoted = rest.contains('"');
+    let (head, modifier, tail) = match rest.find('(').filter(|_| !quoted) {
+        Some(open) => {
+            let close = open + rest[open..].find(')')?;
+            (&rest[..open], &rest[open + 1..close], &rest[close + 1..])
+        }
+        None => (rest, "", ""),
+    };
+    if !modifier.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b'-' | b' ')) {
+        return None;
+    }
+    let modifier = modifier.split(',').next().and_then(|first| first.trim().parse().ok());
+    if quoted {
+        return Some((head.to_owned(), modifier, is_array));
+    }
+    // However long the text is.
+    let words = head.split_ascii_whitespace().chain(tail.split_ascii_whitespace());
+    let mut words: Vec<&str> = words.take(TYPE_WORDS_MAX).collect();
+    if words.len() > 1 && words.last().is_some_and(|last| last.eq_ignore_ascii_case("array")) {
+        words.pop();
+        is_array = true;
+    }
+    Some((words.join(" ").to_ascii_lowercase(), modifier, is_array))
+}
+
+/// The system's type that is called so without a schema.
+fn built_in(name: &str, modifier: Option<u32>) -> Option<PgType> {
+    match name {
+        "char" | "nchar" | "national char" | "national character" => Some(PgType::Bpchar),
+        "char varying" | "nchar varying" | "national char varying" | "national character varying" => {
+            Some(PgType::Varchar)
+        }
+        "float" if modifier.is_some_and(|bits| bits <= 24) => Some(PgType::Float4),
+        name => PgType::from_name(name),
+    }
+}
+
 fn parse_reg(text: &str, ty: PgType, ctx: &FormatContext) -> SqlResult<u32> {
     let body = text.trim();
     if body == "-" {
@@ -197,20 +246,26 @@ fn parse_reg(text: &str, ty: PgType, ctx: &FormatContext) -> SqlResult<u32> {
     let invalid = || SqlError::new(SqlState::INVALID_NAME, "invalid name syntax");
     let names = ctx.names.as_deref();
     if ty == PgType::Regtype {
-        let lower = body.to_lowercase();
-        if let Some(found) = PgType::from_name(&lower) {
-            return Ok(found.oid());
-        }
-        let parts = split_qualified_name(body).ok_or_else(invalid)?;
-        let (schema, name) = match &parts[..] {
-            [name] => (None, name),
-            [schema, name] => (Some(schema.as_str()), name),
-            _ => return Err(invalid()),
+        let (name, modifier, is_array) = written_type(body).ok_or_else(invalid)?;
+        let found = match built_in(&name, modifier) {
+            Some(found) => Some(found),
+            None => {
+                let parts = split_qualified_name(&name).ok_or_else(invalid)?;
+                let (schema, name) = match &parts[..] {
+                    [name] => (None, name.as_str()),
+                    [schema, name] => (Some(schema.as_str()), name.as_str()),
+                    _ => return Err(invalid()),
+                };
+                let own = matches!(schema, None | Some("pg_catalog"));
+                let of_system = PgType::from_name(name).filter(|ty| own && ty.internal_name() == name);
+                of_system.or_else(|| names.and_then(|n| n.type_by_name(schema, name)))
+            }
         };
-        if let Some(found) = PgType::from_name(name).filter(|_| schema == Some("pg_catalog")) {
-            return Ok(found.oid());
-        }
-        return names.and_then(|n| n.type_by_name(schema, name)).map(PgType::oid).ok_or_else(|| {
+        let found = match found {
+            Some(ty) if is_array && ty.element().is_none() => ty.array_of(),
+            found => found,
+        };
+        return found.map(PgType::oid).ok_or_else(|| {
             SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{body}\" does not exist"))
         });
     }
@@ -326,4 +381,47 @@ pub fn parse_text(text: &str, ty: PgType, typmod: TypeMod, ctx: &FormatContext) 
         PgType::Void => return Ok(Datum::Void),
     };
     apply_typmod(datum, ty, typmod, CastContext::Assignment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_found_as_sql_writes_them() {
+        let found = |text: &str| {
+            parse_text(text, PgType::Regtype, TypeMod::NONE, &FormatContext::default())
+                .map_err(|error| error.state())
+        };
+        for (text, ty) in [
+            ("decimal(10,2)", PgType::Numeric),
+            ("numeric(10, -2)", PgType::Numeric),
+            ("character varying(20)", PgType::Varchar),
+            ("VARCHAR ( 20 )", PgType::Varchar),
+            ("char", PgType::Bpchar),
+            ("char(3)", PgType::Bpchar),
+            ("\"char\"", PgType::Char),
+            ("pg_catalog.char", PgType::Char),
+            ("\"pg_catalog\".\"varchar\"", PgType::Varchar),
+            ("\"int4\"", PgType::Int4),
+            ("timestamp(6)", PgType::Timestamp),
+            ("timestamp(6) without time zone", PgType::Timestamp),
+            ("timestamp (3)  with time zone", PgType::TimestampTz),
+            ("interval(6)", PgType::Interval),
+            ("float(24)", PgType::Float4),
+            ("float(25)", PgType::Float8),
+            ("float", PgType::Float8),
+            ("varchar(20)[]", PgType::Array(crate::ElementType::Varchar)),
+            ("int [3] []", PgType::Array(crate::ElementType::Int4)),
+            ("_int4", PgType::Array(crate::ElementType::Int4)),
+            ("double precision array", PgType::Array(crate::ElementType::Float8)),
+        ] {
+            assert_eq!(found(text), Ok(Datum::Oid(ty.oid())), "{text}");
+        }
+        assert_eq!(found("\"integer\""), Err(SqlState::UNDEFINED_OBJECT));
+        assert_eq!(found("nothing(3)"), Err(SqlState::UNDEFINED_OBJECT));
+        for malformed in ["numeric(10", "numeric(x)", "int]", "a b"] {
+            assert_eq!(found(malformed), Err(SqlState::INVALID_NAME), "{malformed}");
+        }
+    }
 }

@@ -354,3 +354,4 @@ select jsonb_array_elements('[1, 2]'::jsonb) as x, string_to_table('a,b', ',') a
 select regexp_split_to_table('a1b22c', '[0-9]+');
 select count(e), max(e->>'v') from (values ('[{"v": "p"}, {"v": "q"}]'::jsonb)) t(d), jsonb_array_elements(t.d) e where e->>'v' <> 'p';
 select e from (values (1)) t(e), jsonb_array_elements('[2]') e;
+select 'decimal(10,2)'::regtype::oid, 'char(3)'::regtype, to_regtype('timestamp(6) with time zone'), 'mood[]'::regtype = (select typarray from pg_type where typname = 'mood');
