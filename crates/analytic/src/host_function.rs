@@ -1,4 +1,4 @@
-//! Functions of the server that give rows, in FROM: `rowhouse.advise`. What they are called with is worked out when the query is
+//! Functions of the server that give rows, in FROM: `rowhouse.advise`, `pg_get_keywords`. What they are called with is worked out when the query is
 //! planned, so it may name parameters and no columns.
 
 use base::{SqlError, SqlResult, SqlState};
@@ -152,9 +152,13 @@ fn call_of(factor: &ast::TableFactor) -> Option<Call<'_>> {
         }
         _ => return None,
     };
-    let [schema, called] = &name.0[..] else { return None };
     let ident = |part: &ast::ObjectNamePart| part.as_ident().map(fold_ident);
-    let function = sql::system::rows_function(&ident(schema)?, &ident(called)?)?;
+    let (schema, called) = match &name.0[..] {
+        [called] => ("pg_catalog".to_owned(), ident(called)?),
+        [schema, called] => (ident(schema)?, ident(called)?),
+        _ => return None,
+    };
+    let function = sql::system::rows_function(&schema, &called)?;
     Some(Call { function, name, args, alias, ordinality })
 }
 

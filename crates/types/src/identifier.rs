@@ -30,6 +30,57 @@ const KEYWORDS: &[&str] = &[
     "xmlpi", "xmlroot", "xmlserialize", "xmltable",
 ];
 
+/// Those of [`KEYWORDS`] that may be names of functions and types, in order.
+#[rustfmt::skip]
+const FUNCTION_OR_TYPE: &[&str] = &[
+    "authorization", "binary", "collation", "concurrently", "cross", "current_schema", "freeze", "full", "ilike",
+    "inner", "is", "isnull", "join", "left", "like", "natural", "notnull", "outer", "overlaps", "right",
+    "similar", "tablesample", "verbose",
+];
+
+/// Those of [`KEYWORDS`] that may be names of tables and columns, and of no functions or types, in order.
+#[rustfmt::skip]
+const NO_FUNCTION_OR_TYPE: &[&str] = &[
+    "between", "bigint", "bit", "boolean", "char", "character", "coalesce", "dec", "decimal", "exists", "extract",
+    "float", "greatest", "grouping", "inout", "int", "integer", "interval", "least", "national", "nchar", "none",
+    "normalize", "nullif", "numeric", "out", "overlay", "position", "precision", "real", "row", "setof",
+    "smallint", "substring", "time", "timestamp", "treat", "trim", "values", "varchar", "xmlattributes",
+    "xmlconcat", "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot",
+    "xmlserialize", "xmltable",
+];
+
+/// Those of [`KEYWORDS`] that name an output column only behind AS, in order.
+#[rustfmt::skip]
+const NO_BARE_LABELS: &[&str] = &[
+    "array", "as", "char", "character", "create", "except", "fetch", "for", "from", "grant", "group", "having",
+    "intersect", "into", "isnull", "limit", "notnull", "offset", "on", "order", "overlaps", "precision",
+    "returning", "to", "union", "where", "window", "with",
+];
+
+/// What a keyword may not name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeywordKind {
+    NoFunctionOrType,
+    /// Functions and types are all that it may name.
+    FunctionOrType,
+    Reserved,
+}
+
+/// PostgreSQL's keywords but for the unreserved ones, in order, and whether each names an output column without AS.
+pub fn keywords() -> impl Iterator<Item = (&'static str, KeywordKind, bool)> {
+    KEYWORDS.iter().map(|word| {
+        let is_of = |list: &[&str]| list.binary_search(word).is_ok();
+        let kind = if is_of(FUNCTION_OR_TYPE) {
+            KeywordKind::FunctionOrType
+        } else if is_of(NO_FUNCTION_OR_TYPE) {
+            KeywordKind::NoFunctionOrType
+        } else {
+            KeywordKind::Reserved
+        };
+        (*word, kind, !is_of(NO_BARE_LABELS))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,6 +88,10 @@ mod tests {
     #[test]
     fn what_is_not_plain_is_quoted() {
         assert!(KEYWORDS.is_sorted());
+        for list in [FUNCTION_OR_TYPE, NO_FUNCTION_OR_TYPE, NO_BARE_LABELS] {
+            assert!(list.is_sorted());
+            assert!(list.iter().all(|word| KEYWORDS.binary_search(word).is_ok()));
+        }
         for (name, written) in [
             ("a_1", "a_1"),
             ("_", "_"),

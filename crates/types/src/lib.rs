@@ -30,7 +30,7 @@ pub use datum_bytes::{read_datum, write_datum};
 pub use format_context::{
     ByteaOutput, CatalogNames, DateFormat, DateOrder, FormatContext, IntervalStyle, UNIX_TO_PG_EPOCH_MICROS,
 };
-pub use identifier::quote_ident;
+pub use identifier::{KeywordKind, keywords, quote_ident};
 pub use numeric::Numeric;
 pub use pg_type::{ElementType, PgType, TypeMod, format_type, format_type_in};
 pub use text_in::{parse_bool, parse_bytea, parse_hex, parse_text, split_qualified_name};

@@ -12,6 +12,7 @@ pub(crate) mod functions;
 mod grants;
 mod has_privilege;
 mod information;
+mod keywords;
 mod made;
 mod objects;
 mod server;
@@ -168,7 +169,10 @@ pub(crate) fn function_rows(
     shared: &Shared,
 ) -> SqlResult<Vec<Row>> {
     let mut out = Rows::new(shared, of);
-    advice::fill(&mut out, arguments)?;
+    match of.name {
+        "pg_get_keywords" => keywords::fill(&mut out),
+        _ => advice::fill(&mut out, arguments)?,
+    }
     Ok(std::mem::take(&mut out.rows))
 }
 

@@ -1,4 +1,4 @@
-//! Functions of the schema `rowhouse` that are called in FROM and give rows; `analytic` makes them.
+//! Functions of the server's that are called in FROM and give rows, those of `pg_catalog` also without their schema; `analytic` makes them.
 
 use std::sync::LazyLock;
 
@@ -29,12 +29,21 @@ cpu_intervals:int8 cpu_broken_min:int8 cpu_broken_max:int8 cpu_missed_min:float8
 io_volume:text io_intervals:int8 io_broken_min:int8 io_broken_max:int8 io_missed_min:int8 io_missed_max:int8 \
 cache_excess:int8 spills:int8 spills_of:int8 keeps_p99:bool since:timestamptz note:text";
 
-static FUNCTIONS: LazyLock<[RowsFunction; 1]> = LazyLock::new(|| {
+const KEYWORDS: &str =
+    "pg_catalog.pg_get_keywords 1686 f word:text catcode:char barelabel:bool catdesc:text baredesc:text";
+
+static FUNCTIONS: LazyLock<[RowsFunction; 2]> = LazyLock::new(|| {
     let parameter = |name, ty, is_optional| Parameter { name, ty, is_optional };
-    [RowsFunction {
-        result: parse_table(ADVISE),
-        parameters: vec![parameter("tenant", PgType::Text, false), parameter("p99_ms", PgType::Float8, true)],
-    }]
+    [
+        RowsFunction {
+            result: parse_table(ADVISE),
+            parameters: vec![
+                parameter("tenant", PgType::Text, false),
+                parameter("p99_ms", PgType::Float8, true),
+            ],
+        },
+        RowsFunction { result: parse_table(KEYWORDS), parameters: Vec::new() },
+    ]
 });
 
 /// The function of that name that gives rows.
