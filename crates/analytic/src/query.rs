@@ -27,6 +27,12 @@ impl Binder<'_> {
     /// # Errors
     /// 0A000 for a clause that nothing here honours.
     pub(crate) fn query(&self, query: &ast::Query, outer: Option<&dyn Scope>) -> SqlResult<(Relation, bool)> {
+        let (relation, single) = self.term(query, outer)?;
+        Ok((self.finish_unknown(relation)?, single))
+    }
+
+    /// As [`Binder::query`], of a query in parentheses that may be a term of a set operation: columns may still be of unknown type.
+    fn term(&self, query: &ast::Query, outer: Option<&dyn Scope>) -> SqlResult<(Relation, bool)> {
         if !query.locks.is_empty() {
             return Err(SqlError::unsupported("a locking clause in an analytical query"));
         }
@@ -43,8 +49,7 @@ impl Binder<'_> {
         };
         let result = self.ordered(query, outer);
         self.forget_ctes(ctes);
-        let (relation, single) = result?;
-        Ok((self.finish_unknown(relation)?, single))
+        result
     }
 
     fn ordered(&self, query: &ast::Query, outer: Option<&dyn Scope>) -> SqlResult<(Relation, bool)> {
@@ -129,7 +134,7 @@ impl Binder<'_> {
     ) -> SqlResult<(Relation, bool)> {
         match body {
             ast::SetExpr::Select(select) => self.select(select, &[], outer),
-            ast::SetExpr::Query(query) => self.query(query, outer),
+            ast::SetExpr::Query(query) => self.term(query, outer),
             ast::SetExpr::Values(values) => Ok((self.values(values, outer)?, false)),
             ast::SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 Ok((self.set_operation(left, *op, *set_quantifier, right, outer)?, false))

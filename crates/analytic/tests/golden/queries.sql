@@ -357,3 +357,6 @@ select e from (values (1)) t(e), jsonb_array_elements('[2]') e;
 select 'decimal(10,2)'::regtype::oid, 'char(3)'::regtype, to_regtype('timestamp(6) with time zone'), 'mood[]'::regtype = (select typarray from pg_type where typname = 'mood');
 select string_agg(word, ',') from pg_catalog.pg_get_keywords() where word <> all ('{cross,full}'::text[]) and catcode = 'T' and word < 'i';
 select * from pg_get_keywords() k where k.word in ('array', 'int', 'select') order by word;
+(select id, null as x, 'first' as k from parent order by id limit 1) union all (select id, price, name from parent order by id desc limit 1) order by id;
+((select '2024-01-02' as d)) union all (select date '2024-01-01') order by d;
+(select null) except (select 1);
