@@ -43,6 +43,8 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "pg_depend" => super::dependencies::fill(out),
         "pg_rewrite" => rewrites(out),
         "pg_stat_user_tables" | "pg_stat_all_tables" => table_statistics(out),
+        "pg_statio_user_tables" | "pg_statio_all_tables" => table_input(out),
+        "pg_stat_user_indexes" | "pg_stat_all_indexes" => index_statistics(out),
         _ => return false,
     }
     true
@@ -525,5 +527,33 @@ fn table_statistics(out: &mut Rows<'_>) {
             ("n_live_tup", Datum::Int8(rows as i64)),
             ("n_dead_tup", Datum::Int8(0)),
         ]);
+    }
+}
+
+/// Pages are not counted by table.
+fn table_input(out: &mut Rows<'_>) {
+    let catalog = &*out.shared.catalog.clone();
+    for table in sorted_tables(catalog) {
+        out.add(vec![
+            ("relid", oid(table.oid)),
+            ("schemaname", text(catalog.schema_name(table.schema))),
+            ("relname", text(&table.name)),
+        ]);
+    }
+}
+
+/// Nor are uses by index.
+fn index_statistics(out: &mut Rows<'_>) {
+    let catalog = &*out.shared.catalog.clone();
+    for table in sorted_tables(catalog) {
+        for index in &table.indexes {
+            out.add(vec![
+                ("relid", oid(table.oid)),
+                ("indexrelid", oid(index.oid)),
+                ("schemaname", text(catalog.schema_name(table.schema))),
+                ("relname", text(&table.name)),
+                ("indexrelname", text(&index.name)),
+            ]);
+        }
     }
 }
