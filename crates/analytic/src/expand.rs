@@ -43,6 +43,8 @@ pub(crate) enum Series {
     /// `pg_options_to_table(options)`: the names, or the values, of options written `name=value`.
     OptionNames,
     OptionValues,
+    /// `regexp_matches`: arrays of texts, from the length of each and all of them one behind the other.
+    Matches,
     /// `pg_partition_ancestors(relation)`: nothing, as no table is a partition.
     PartitionAncestors,
 }
@@ -56,6 +58,7 @@ impl Series {
             Series::Generate(ty) => *ty,
             Series::Subscripts(_) => PgType::Int4,
             Series::OptionNames | Series::OptionValues => PgType::Text,
+            Series::Matches => PgType::Array(ElementType::Text),
             Series::PartitionAncestors => PgType::Regclass,
         }
     }
@@ -206,6 +209,12 @@ fn elements(call: &SeriesCall, args: &[Datum]) -> SqlResult<Elements> {
             };
             let parts = array.items.iter().map(|item| part(item).unwrap_or_default());
             Ok(Elements::Items(parts.collect::<Vec<_>>().into_iter()))
+        }
+        (Series::Matches, [Datum::Array(array)]) => {
+            let Some((len, groups)) = array.items.split_first() else { return none() };
+            let len = len.as_str().and_then(|len| len.parse().ok()).unwrap_or(1);
+            let matches = groups.chunks(len).map(|groups| Datum::array(ElementType::Text, groups.to_vec()));
+            Ok(Elements::Items(matches.collect::<Vec<_>>().into_iter()))
         }
         (Series::Subscripts(ty), [Datum::Array(array), dimension]) => {
             let len = if dimension.as_i64() == Some(1) { array.items.len() as i32 } else { 0 };

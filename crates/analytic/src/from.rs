@@ -854,7 +854,7 @@ fn function_of(factor: &ast::TableFactor) -> Option<FunctionCall<'_>> {
     }
 }
 
-fn function_expr(name: &ast::ObjectName, args: &[ast::Expr]) -> ast::Expr {
+pub(crate) fn function_expr(name: &ast::ObjectName, args: &[ast::Expr]) -> ast::Expr {
     let args =
         args.iter().map(|e| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e.clone()))).collect();
     ast::Expr::Function(ast::Function {

@@ -14,6 +14,7 @@ use types::{CastContext, ElementType, PgType, TypeMod};
 use crate::binder::Binder;
 use crate::catalog::functions::CatalogFunction;
 use crate::expand::{Series, SeriesCall};
+use crate::from::function_expr;
 use crate::relation::{Level, LevelScope, Synthetic};
 use crate::window::WindowCall;
 
@@ -247,6 +248,16 @@ impl Binder<'_> {
         }
         let mut bound = args.iter().map(bind).collect::<SqlResult<Vec<_>>>()?;
         let series = match (name, &bound[..]) {
+            ("regexp_matches", [_, _] | [_, _, _]) => {
+                let called = ast::Ident::with_quote('"', "matches of regexp_matches");
+                let called = ast::ObjectName(vec![ast::ObjectNamePart::Identifier(called)]);
+                let call = bind(&function_expr(&called, args)).map_err(|error| match error.state() {
+                    SqlState::UNDEFINED_FUNCTION => undefined(),
+                    _ => error,
+                });
+                bound = vec![call?];
+                Series::Matches
+            }
             ("unnest", [array]) if array.ty.element().is_some() => Series::Unnest(array.ty),
             ("_pg_expandarray", [array]) if array.ty.element().is_some() => Series::ExpandArray(array.ty),
             ("generate_subscripts", [array, _]) if array.ty.element().is_some() => {
@@ -302,6 +313,7 @@ const SERIES: &[&str] = &[
     "_pg_expandarray",
     "pg_options_to_table",
     "pg_partition_ancestors",
+    "regexp_matches",
 ];
 
 /// The type `generate_series` counts in.

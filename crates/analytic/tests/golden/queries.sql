@@ -360,3 +360,6 @@ select * from pg_get_keywords() k where k.word in ('array', 'int', 'select') ord
 (select id, null as x, 'first' as k from parent order by id limit 1) union all (select id, price, name from parent order by id desc limit 1) order by id;
 ((select '2024-01-02' as d)) union all (select date '2024-01-01') order by d;
 (select null) except (select 1);
+select regexp_matches('a1b22', '([a-z])([0-9]+)', 'g'), regexp_matches('xy', 'y');
+select (regexp_matches('foo=1;bar=', '(\w+)=(\d)?', 'g'))[1];
+select p.id, m[1] from parent p, regexp_matches(p.name, '^p([89])$') as m order by 1;

@@ -36,6 +36,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     }),
     FunctionDef::new("regexp_match", &[TEXT, TEXT], TEXT_ARRAY, regexp_match),
     FunctionDef::new("regexp_match", &[TEXT, TEXT, TEXT], TEXT_ARRAY, regexp_match),
+    FunctionDef::new("matches of regexp_matches", &[TEXT, TEXT], TEXT_ARRAY, regexp_matches),
+    FunctionDef::new("matches of regexp_matches", &[TEXT, TEXT, TEXT], TEXT_ARRAY, regexp_matches),
     FunctionDef::new("regexp_like", &[TEXT, TEXT], BOOL, regexp_like),
     FunctionDef::new("regexp_like", &[TEXT, TEXT, TEXT], BOOL, regexp_like),
     FunctionDef::new("regexp_count", &[TEXT, TEXT], INT4, regexp_count),
@@ -288,6 +290,24 @@ fn regexp_match(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let groups = if pattern.groups() == 0 { &found[..] } else { &found[1..] };
     let groups = groups.iter().map(|group| part(value, group.clone()));
     Ok(Datum::array(ElementType::Text, items_of(groups, ctx)?))
+}
+
+/// What `regexp_matches` yields, one array behind the other: first the length of each, then the groups of the first match, or with the flag `g` of all.
+fn regexp_matches(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (options, all) = options(args.get(2).map_or(Ok(""), text)?)?;
+    let pattern = compiled(text(&args[1])?, options, ctx)?;
+    let value = text(&args[0])?;
+    let first = usize::from(pattern.groups() > 0);
+    let (mut held, mut items) = (ctx.held(), vec![Datum::text(pattern.groups().max(1).to_string())]);
+    each_match(&pattern, value, Some(0), true, |found| {
+        for group in &found[first..] {
+            let item = part(value, group.clone());
+            held.item(&item)?;
+            items.push(item);
+        }
+        Ok(all)
+    })?;
+    Ok(Datum::array(ElementType::Text, items))
 }
 
 fn part(value: &str, range: Option<std::ops::Range<usize>>) -> Datum {
