@@ -180,15 +180,18 @@ static FUNCTIONS: &[Definition] = &[
     }),
     function("pg_relation_is_publishable", 1, &[ANY], BOOL, no),
     function("pg_is_in_recovery", 0, &[], BOOL, no),
+    function("pg_is_wal_replay_paused", 0, &[], BOOL, no),
     function("pg_is_other_temp_schema", 1, &[OID], BOOL, no),
     function("pg_my_temp_schema", 0, &[], OID, |_, _| Ok(Datum::Oid(0))),
     function("to_regclass", 1, &[TEXT], PgType::Regclass, |a, s| {
         Ok(named_relation(string(&a[0]), s).map_or(Datum::Null, |o| Datum::Oid(o.0)))
     }),
-    function("to_regtype", 1, &[TEXT], PgType::Regtype, |a, s| {
-        let from = |text: &str| types::parse_text(text, PgType::Regtype, TypeMod::NONE, &s.context.format);
-        Ok(from(string(&a[0])).unwrap_or(Datum::Null))
+    function("to_regtype", 1, &[TEXT], PgType::Regtype, |a, s| Ok(found(a, PgType::Regtype, s))),
+    function("to_regnamespace", 1, &[TEXT], PgType::Regnamespace, |a, s| {
+        Ok(found(a, PgType::Regnamespace, s))
     }),
+    function("to_regrole", 1, &[TEXT], PgType::Regrole, |a, s| Ok(found(a, PgType::Regrole, s))),
+    function("to_regproc", 1, &[TEXT], PgType::Regproc, |a, s| Ok(found(a, PgType::Regproc, s))),
     function("has_table_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::table),
     function("has_any_column_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::any_column),
     function("has_column_privilege", 3, &[ANY, ANY, ANY, TEXT], BOOL, has_privilege::column),
@@ -221,6 +224,11 @@ fn string(value: &Datum) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// What has that name; NULL if nothing has it.
+fn found(args: &[Datum], ty: PgType, shared: &Shared) -> Datum {
+    types::parse_text(string(&args[0]), ty, TypeMod::NONE, &shared.context.format).unwrap_or(Datum::Null)
+}
+
 fn format_type(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     if args[0].is_null() {
         return Ok(Datum::Null);
@@ -232,6 +240,13 @@ fn format_type(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     }
     let names = shared.context.format.names.as_deref();
     if let Some(ty) = PgType::from_oid(number.0) {
+        // `character` alone is one of a single character.
+        let is_any_length = !args[1].is_null() && typmod.is_none();
+        match ty {
+            PgType::Bpchar if is_any_length => return Ok(Datum::text("bpchar")),
+            PgType::Array(ElementType::Bpchar) if is_any_length => return Ok(Datum::text("bpchar[]")),
+            _ => {}
+        }
         return Ok(Datum::text(types::format_type_in(ty, typmod, names)));
     }
     let name = system::pseudo_type(number.0).map(str::to_owned);
