@@ -2,6 +2,7 @@
 
 use base::Oid;
 use rustc_hash::FxHashMap;
+use sql::kept_text;
 use sql::system::{extension_named, system_tables};
 use tenant::catalog::{Catalog, Identity, Privileges, Relation, Table};
 use types::{Datum, PgType, TypeMod};
@@ -291,7 +292,8 @@ fn indexes(out: &mut Rows<'_>) {
 }
 
 fn constraints(out: &mut Rows<'_>) {
-    let catalog = &*out.shared.catalog.clone();
+    let catalog = &out.shared.catalog.clone();
+    let path = out.shared.search_path.clone();
     let numbers = |positions: &mut dyn Iterator<Item = usize>| smallints(positions.map(|i| i as i16 + 1));
     for table in sorted_tables(catalog) {
         let common = |id: Oid, name: &str, kind: u8| {
@@ -322,7 +324,8 @@ fn constraints(out: &mut Rows<'_>) {
             let mut row = common(check.oid, &check.name, b'c');
             row.push(("convalidated", Datum::Bool(check.validated)));
             row.push(("conkey", numbers(&mut check.columns.iter().copied())));
-            row.push(("conbin", text(&check.expression)));
+            let condition = kept_text::shown(catalog, &path, &check.expression);
+            row.push(("conbin", text(format!("({condition})"))));
             out.add(row);
         }
         for key in &table.foreign_keys {

@@ -364,3 +364,4 @@ select regexp_matches('a1b22', '([a-z])([0-9]+)', 'g'), regexp_matches('xy', 'y'
 select (regexp_matches('foo=1;bar=', '(\w+)=(\d)?', 'g'))[1];
 select p.id, m[1] from parent p, regexp_matches(p.name, '^p([89])$') as m order by 1;
 select to_regnamespace('public'), to_regnamespace('nowhere'), to_regrole('nobody_at_all'), to_regproc('array_in'), format_type(1042, -1), format_type(1042, null), format_type(1042, 7), format_type(1014, -1);
+select conname, 'CHECK (' || pg_get_expr(conbin, conrelid) || ')' = pg_get_constraintdef(oid) from pg_constraint where contype = 'c' and conrelid <> 0;
