@@ -1,15 +1,18 @@
 //! Where a recursive term may read its own table. What PostgreSQL refuses would not end, or mean something else at each step.
 
+use std::ops::ControlFlow;
+
 use base::{SqlError, SqlResult, SqlState};
-use sql::expr::fold_ident;
-use sqlparser::ast;
+use sql::expr::{fold_ident, is_aggregate};
+use sqlparser::ast::{self, Visit};
 
 use crate::with::mentions;
 
 /// Looks where the terms of the recursive table `name` read it.
 ///
 /// # Errors
-/// 42P19 for the first term if it does; for the recursive one where it does so within a subquery of an expression, on a side of an outer join that may have no rows, or in EXCEPT or INTERSECT ALL.
+/// 42P19 for the first term if it does; for the recursive one where it does so within a subquery of an expression, on a side of an outer join that may have no rows, in EXCEPT or INTERSECT ALL, or
+/// where a SELECT that reads it aggregates.
 pub(crate) fn check_terms(name: &str, first: &ast::SetExpr, recursive: &ast::SetExpr) -> SqlResult<()> {
     let reads = Reads { name };
     if mentions(first, name) > 0 {
@@ -69,7 +72,23 @@ impl Reads<'_> {
         if in_expressions > 0 {
             return Err(self.refusal("a subquery"));
         }
+        if select.from.iter().any(|item| self.is_read_by(item)) && aggregates(select) {
+            let message = "aggregate functions are not allowed in a recursive query's recursive term";
+            return Err(SqlError::new(SqlState::INVALID_RECURSION, message));
+        }
         select.from.iter().try_for_each(|item| self.joined(item, within))
+    }
+
+    /// Whether one of the tables of `item` itself is the recursive one.
+    fn is_read_by(&self, item: &ast::TableWithJoins) -> bool {
+        let mut factors = std::iter::once(&item.relation).chain(item.joins.iter().map(|join| &join.relation));
+        factors.any(|factor| match factor {
+            ast::TableFactor::Table { name, args: None, .. } => {
+                matches!(&name.0[..], [ast::ObjectNamePart::Identifier(own)] if fold_ident(own) == self.name)
+            }
+            ast::TableFactor::NestedJoin { table_with_joins, .. } => self.is_read_by(table_with_joins),
+            _ => false,
+        })
     }
 
     fn joined(&self, item: &ast::TableWithJoins, within: Option<&'static str>) -> SqlResult<()> {
@@ -97,5 +116,40 @@ impl Reads<'_> {
                 _ => Ok(()),
             },
         }
+    }
+}
+
+/// Whether a SELECT calls an aggregate for itself, not for a query within.
+fn aggregates(select: &ast::Select) -> bool {
+    let mut calls = Calls { depth: 0 };
+    select.projection.visit(&mut calls).is_break() || select.having.visit(&mut calls).is_break()
+}
+
+/// Ends at a call of an aggregate outside of queries.
+struct Calls {
+    depth: usize,
+}
+
+impl ast::Visitor for Calls {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+        let ast::Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        let name = function.name.0.last().and_then(|part| part.as_ident()).map(fold_ident);
+        let is_call = self.depth == 0 && function.over.is_none();
+        if is_call && name.is_some_and(|name| is_aggregate(&name)) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
     }
 }

@@ -164,6 +164,8 @@ fn queries_fail_as_postgresql_does() {
         (step("select p.id from parent p where p.id > (select max(n) from r)"), S::INVALID_RECURSION),
         (step("(select id from parent except select n from r)"), S::INVALID_RECURSION),
         (step("(select n from r intersect all select id from parent)"), S::INVALID_RECURSION),
+        (step("select max(n) + 1 from r where n < 3"), S::INVALID_RECURSION),
+        (step("select p.id from parent p join r on p.id = r.n group by p.id having count(*) > 5"), S::INVALID_RECURSION),
         (
             "select distinct on (a, b) a, b, c from (values (1, 2, 3)) v(a, b, c) order by a, c, b".to_owned(),
             S::INVALID_COLUMN_REFERENCE,

@@ -365,3 +365,5 @@ select (regexp_matches('foo=1;bar=', '(\w+)=(\d)?', 'g'))[1];
 select p.id, m[1] from parent p, regexp_matches(p.name, '^p([89])$') as m order by 1;
 select to_regnamespace('public'), to_regnamespace('nowhere'), to_regrole('nobody_at_all'), to_regproc('array_in'), format_type(1042, -1), format_type(1042, null), format_type(1042, 7), format_type(1014, -1);
 select conname, 'CHECK (' || pg_get_expr(conbin, conrelid) || ')' = pg_get_constraintdef(oid) from pg_constraint where contype = 'c' and conrelid <> 0;
+with recursive r(n) as (select 1 union all select n + 1 from r where n < (select max(id) from parent where id < 4)) select n from r;
+with recursive r(n, s) as (select 1, 1::bigint union all select n + 1, sum(n) over () from r where n < 3) select n, s from r;

@@ -271,7 +271,7 @@ fn makes_json_elsewhere(
 }
 
 /// Whether an aggregate has this name, be it one of the analytical path's.
-pub(crate) fn is_aggregate(name: &str) -> bool {
+pub fn is_aggregate(name: &str) -> bool {
     let nothing =
         ast::FunctionArgumentList { duplicate_treatment: None, args: Vec::new(), clauses: Vec::new() };
     aggregate_kind(name, &nothing).is_some()

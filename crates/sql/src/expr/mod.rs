@@ -29,7 +29,7 @@ mod tree;
 pub use aggregate::{Accumulator, AggregateCall, AggregateKind, Regression, SortKey};
 pub use analysis::Volatility;
 pub use bind::{bind_comparison, bind_condition, bind_expr, bind_sql_text, fold_ident};
-pub(crate) use bind_call::is_aggregate;
+pub use bind_call::is_aggregate;
 pub use bind_context::{Aggregates, BindContext, BoundSubquery, ParamTypes, SubqueryBinder};
 pub(crate) use bind_row::row_of;
 pub use bind_type::bind_type;
