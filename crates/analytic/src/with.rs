@@ -1,5 +1,6 @@
 //! WITH: common tables, recursive ones among them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
@@ -10,7 +11,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
 use rustc_hash::FxHashMap;
 use sql::expr::{Scope, fold_ident};
-use sqlparser::ast;
+use sqlparser::ast::{self, Visit};
 use types::{PgType, TypeMod, format_type};
 
 use crate::apply::ReadCell;
@@ -43,7 +44,7 @@ impl Binder<'_> {
         }
         let mut all_mentions: FxHashMap<String, usize> = FxHashMap::default();
         for_each_mention(query, &mut |name| *all_mentions.entry(name).or_default() += 1);
-        for cte in in_order(with) {
+        for cte in in_order(with)? {
             let name = fold_ident(&cte.alias.name);
             let aliases: Vec<String> = cte.alias.columns.iter().map(|c| fold_ident(&c.name)).collect();
             let own_mentions = mentions(&*cte.query, &name);
@@ -254,10 +255,13 @@ pub(crate) fn rename(relation: &mut Relation, table: &str, columns: &[String]) -
 }
 
 /// The tables of a WITH, those that others read before these: where it is RECURSIVE each may read any, in whatever order they are written.
-fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
+///
+/// # Errors
+/// 0A000 for some that read each other.
+fn in_order(with: &ast::With) -> SqlResult<Vec<&ast::Cte>> {
     let all: Vec<&ast::Cte> = with.cte_tables.iter().collect();
     if !with.recursive {
-        return all;
+        return Ok(all);
     }
     let places: FxHashMap<String, usize> =
         all.iter().enumerate().map(|(at, cte)| (fold_ident(&cte.alias.name), at)).collect();
@@ -275,19 +279,54 @@ fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
             waiting.push((first, read_by(first)));
         }
         while let Some((at, read)) = waiting.last_mut() {
-            match read.pop() {
+            let (at, next) = (*at, read.pop());
+            match next {
                 Some(other) if !std::mem::replace(&mut seen[other], true) => {
                     waiting.push((other, read_by(other)));
                 }
+                Some(other) if other != at && is_read_through(&all, &waiting, other) => {
+                    let message = "mutual recursion between WITH items is not implemented";
+                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+                }
                 Some(_) => {}
                 None => {
-                    order.push(all[*at]);
+                    order.push(all[at]);
                     waiting.pop();
                 }
             }
         }
     }
-    order
+    Ok(order)
+}
+
+/// Whether those that are on their way from the table `first` on read each other, the last one `first`: not where a WITH within one of them has what it reads.
+fn is_read_through(all: &[&ast::Cte], waiting: &[(usize, Vec<usize>)], first: usize) -> bool {
+    let Some(start) = waiting.iter().position(|(at, _)| *at == first) else { return false };
+    let circle: Vec<usize> = waiting[start..].iter().map(|(at, _)| *at).collect();
+    let read = circle.iter().skip(1).chain([&first]);
+    circle.iter().zip(read).all(|(by, read)| !has_own(&all[*by].query, &fold_ident(&all[*read].alias.name)))
+}
+
+/// Whether a WITH in `query` has a table of that name.
+fn has_own(query: &ast::Query, name: &str) -> bool {
+    query.visit(&mut OwnTable { name }).is_break()
+}
+
+/// Ends at a WITH that has a table of that name.
+struct OwnTable<'n> {
+    name: &'n str,
+}
+
+impl ast::Visitor for OwnTable<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+        let mut tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        match tables.any(|cte| fold_ident(&cte.alias.name) == self.name) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
 }
 
 /// How often a relation of that name is read in `tree`.
@@ -303,7 +342,7 @@ fn for_each_mention(tree: &impl ast::Visit, say: &mut dyn FnMut(String)) {
         if let [ast::ObjectNamePart::Identifier(ident)] = &relation.0[..] {
             say(fold_ident(ident));
         }
-        std::ops::ControlFlow::<()>::Continue(())
+        ControlFlow::<()>::Continue(())
     });
 }
 

@@ -158,6 +158,11 @@ fn queries_fail_as_postgresql_does() {
             S::GROUPING_ERROR,
         ),
         ("with x as (select 1), x as (select 2) select * from x".to_owned(), S::DUPLICATE_ALIAS),
+        (
+            "with recursive parent as (select id from child), child as (select id from parent) select * from parent"
+                .to_owned(),
+            S::FEATURE_NOT_SUPPORTED,
+        ),
         ("with recursive r(n) as (select n from r union all select 1) select n from r".to_owned(), S::INVALID_RECURSION),
         (step("select p.id from parent p left join r on p.id = r.n + 1"), S::INVALID_RECURSION),
         (step("select p.id from r right join parent p on p.id = r.n + 1"), S::INVALID_RECURSION),
