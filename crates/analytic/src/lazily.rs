@@ -188,6 +188,8 @@ fn call_may_fail(name: &str, args: &[BoundExpr]) -> bool {
         "/" | "%" | "div" | "mod" | "substr" | "substring" | "left" | "right" | "split_part" | "to_char"
         | "->" | "->>" | "#>" | "#>>" => !later_are_constant(),
         "date_trunc" | "date_part" | "extract" | "timezone" => !args.first().is_some_and(is_constant),
+        // Nothing is taken out of a jsonb that is no array or object.
+        "-" if args.first().is_some_and(|arg| arg.ty == PgType::Jsonb) => true,
         // That a sum leaves its type is no reason to look at rows one by one.
         "+" | "-" | "*" => false,
         "lower" | "upper" | "initcap" | "length" | "char_length" | "character_length" | "octet_length"

@@ -367,4 +367,5 @@ select to_regnamespace('public'), to_regnamespace('nowhere'), to_regrole('nobody
 select conname, 'CHECK (' || pg_get_expr(conbin, conrelid) || ')' = pg_get_constraintdef(oid) from pg_constraint where contype = 'c' and conrelid <> 0;
 with recursive r(n) as (select 1 union all select n + 1 from r where n < (select max(id) from parent where id < 4)) select n from r;
 with recursive r(n, s) as (select 1, 1::bigint union all select n + 1, sum(n) over () from r where n < 3) select n, s from r;
+select count(*) from (values (true, '{"a": 1}'::jsonb), (false, '1'), (true, '{"a": 1, "b": 2}')) as v(b, j) where b and j - 'a' <> '{}';
 with recursive a as (select x from b), b as (with a as (select 2 as x) select x from a) select * from a, b;
