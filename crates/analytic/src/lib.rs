@@ -29,6 +29,7 @@ mod guarded;
 mod host_function;
 mod in_order;
 mod inner_filters;
+mod join;
 mod json_aggregate;
 mod lazily;
 mod limit_by;
