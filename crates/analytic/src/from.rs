@@ -82,6 +82,12 @@ impl Binder<'_> {
         if may_look_left(factor) {
             return self.lateral(left, factor, outer, false, None);
         }
+        // What is lateral within parentheses looks at what stands before them, too.
+        if let ast::TableFactor::NestedJoin { table_with_joins, alias: None } = factor
+            && !table_with_joins.joins.iter().any(keeps_its_right_side)
+        {
+            return self.joined(Some(left), table_with_joins, outer);
+        }
         beside_each_other(left, self.factor(factor, outer)?)
     }
 
@@ -599,6 +605,12 @@ fn gives_values(factor: &ast::TableFactor) -> bool {
         let set = system_name(&mut name).and_then(|name| set_function(&name));
         !ordinality && set.is_some_and(SetFunction::gives_values)
     })
+}
+
+/// Whether the join has rows of what stands on its right that have no partner.
+fn keeps_its_right_side(join: &ast::Join) -> bool {
+    use ast::JoinOperator as J;
+    matches!(join.join_operator, J::Right(_) | J::RightOuter(_) | J::FullOuter(_))
 }
 
 pub(crate) fn may_look_left(factor: &ast::TableFactor) -> bool {

@@ -48,7 +48,15 @@ impl Binder<'_> {
             self.note_outer_joined(&left);
         }
         match constraint {
-            ast::JoinConstraint::On(condition) => self.join_on(left, right, kind, condition, outer),
+            ast::JoinConstraint::On(condition) => {
+                // A name alone is one of the two sides'.
+                let mut left = left;
+                let before: Vec<bool> = left.columns[..own].iter().map(|column| column.bare).collect();
+                left.columns[..own].iter_mut().for_each(|column| column.bare = false);
+                let mut both = self.join_on(left, right, kind, condition, outer)?;
+                both.columns.iter_mut().zip(before).for_each(|(column, bare)| column.bare = bare);
+                Ok(both)
+            }
             ast::JoinConstraint::Using(names) => {
                 let names: Vec<String> = names
                     .iter()

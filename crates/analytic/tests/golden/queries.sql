@@ -368,4 +368,7 @@ select conname, 'CHECK (' || pg_get_expr(conbin, conrelid) || ')' = pg_get_const
 with recursive r(n) as (select 1 union all select n + 1 from r where n < (select max(id) from parent where id < 4)) select n from r;
 with recursive r(n, s) as (select 1, 1::bigint union all select n + 1, sum(n) over () from r where n < 3) select n, s from r;
 select count(*) from (values (true, '{"a": 1}'::jsonb), (false, '1'), (true, '{"a": 1, "b": 2}')) as v(b, j) where b and j - 'a' <> '{}';
+select p.id, s.x, t from parent p, (parent q join lateral (select p.id + q.id as x) s on true cross join unnest(array[p.name]) t) where p.id < 3 and q.id = 1 order by 1;
+select count(*) from parent a, (parent b left join child c on c.parent_id = b.id and c.id < 3) where a.id = 1;
+select count(*) from parent p, (parent q join child c on name = tag join lateral (select c.id as k) z on true);
 with recursive a as (select x from b), b as (with a as (select 2 as x) select x from a) select * from a, b;
