@@ -156,12 +156,20 @@ impl Binder<'_> {
                 options,
             ) => {
                 refuse_wildcard_options(options)?;
-                let table = name.0.last().and_then(|p| p.as_ident()).map(fold_ident).unwrap_or_default();
-                if !place.level.has_table(&table) {
-                    return Err(sql::expr::missing_from_entry(&table));
+                let parts: Vec<String> =
+                    name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
+                let is_of = |column: &RelColumn| match &parts[..] {
+                    [] => false,
+                    [table] => column.table.as_ref() == Some(table),
+                    [.., schema, table] => {
+                        column.table.as_ref() == Some(table) && column.schema.as_ref() == Some(schema)
+                    }
+                };
+                if !place.level.columns.iter().any(is_of) {
+                    return Err(sql::expr::missing_from_entry(parts.last().map_or("", String::as_str)));
                 }
                 for (i, column) in place.level.columns.iter().enumerate() {
-                    if column.table.as_deref() == Some(&table) && column.starred {
+                    if is_of(column) && column.starred {
                         items.push(column_item(&place.level, i));
                     }
                 }

@@ -107,6 +107,8 @@ fn queries_fail_as_postgresql_does() {
             "select * from jsonb_each(jsonb_build_object('a', random()))".to_owned(),
             S::FEATURE_NOT_SUPPORTED,
         ),
+        ("select public.p.* from parent p".to_owned(), S::UNDEFINED_TABLE),
+        ("select stock.parent.* from parent".to_owned(), S::UNDEFINED_TABLE),
         ("select grouping(name) from parent group by rollup (id)".to_owned(), S::GROUPING_ERROR),
         ("select grouping(id) from parent".to_owned(), S::GROUPING_ERROR),
         ("select json_object_agg(null, id) from parent".to_owned(), S::INVALID_PARAMETER_VALUE),
