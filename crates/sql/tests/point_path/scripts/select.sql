@@ -141,3 +141,4 @@ SELECT c FROM fixed WHERE c IN (SELECT v FROM vary WHERE v > 'a') ORDER BY c;
 SELECT v FROM vary WHERE v = 'a'::char(3) ORDER BY v;
 SELECT v FROM vary WHERE v IN (SELECT d FROM fixed) ORDER BY v;
 SELECT v FROM vary WHERE EXISTS (SELECT FROM fixed WHERE c = v) ORDER BY v;
+SELECT pg_is_in_recovery(), CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE (pg_catalog.txid_current() % 4294967296)::varchar::bigint > 0 END AS t;
