@@ -3,6 +3,9 @@
 //! `SELECT … FROM (SELECT … WHERE a <> 0) q WHERE 10 / a > 2`: DataFusion makes one filter of both and asks the outer condition first, of all rows. What may fail
 //! stays above what it met.
 //!
+//! What is asked of rows for which subqueries are looked up one by one (`FROM a, LATERAL (…) s WHERE a.id = 5`, or a view with a subquery in its list) is asked before that: DataFusion
+//! leaves it above.
+//!
 //! And a condition without columns, as `n <> NULL` is, would go below an aggregation without groups, which then counts no rows and still gives one: so it stays above that.
 
 use std::any::Any;
@@ -11,11 +14,12 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan};
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Volatility};
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::apply::{Apply, ReadCell};
 use crate::arithmetic::Arithmetic;
 use crate::binder::has_group_of_nothing;
 use crate::fixed_filter::FixedFilter;
@@ -49,6 +53,9 @@ impl OptimizerRule for InnerFirst {
             (plan, Some(condition)) => return Ok(Transformed::yes(FixedFilter::plan(condition, plan))),
         };
         let LogicalPlan::Filter(filter) = plan else { return self.0.rewrite(plan, config) };
+        if let Some(plan) = before_lookups(&filter)? {
+            return Ok(Transformed::yes(plan));
+        }
         if !matches!(&*filter.input, LogicalPlan::Filter(_)) {
             return self.0.rewrite(LogicalPlan::Filter(filter), config);
         }
@@ -63,6 +70,48 @@ impl OptimizerRule for InnerFirst {
         };
         Ok(Transformed::yes(FixedFilter::plan(later, input)))
     }
+}
+
+/// The filter with those of its conditions first that are on the rows alone for which subqueries are looked up; `None` where there are none.
+fn before_lookups(filter: &Filter) -> Result<Option<LogicalPlan>> {
+    let LogicalPlan::Extension(extension) = &*filter.input else { return Ok(None) };
+    let node: &dyn Any = extension.node.as_any();
+    let Some(apply) = node.downcast_ref::<Apply>() else { return Ok(None) };
+    let rows = apply.input.schema();
+    let is_on_rows = |condition: &Expr| {
+        let columns = condition.column_refs();
+        !columns.is_empty()
+            && columns.into_iter().all(|column| rows.has_column(column))
+            && !may_fail(condition)
+            && !is_bound_to_its_place(condition)
+    };
+    let conditions = split_conjunction_owned(filter.predicate.clone());
+    let (sooner, later): (Vec<_>, Vec<_>) = conditions.into_iter().partition(is_on_rows);
+    let Some(sooner) = conjunction(sooner) else { return Ok(None) };
+    let input = LogicalPlan::Filter(Filter::try_new(sooner, Arc::new(apply.input.clone()))?);
+    let plan = LogicalPlan::from(Apply { input, ..apply.clone() });
+    Ok(Some(match conjunction(later) {
+        Some(later) => LogicalPlan::Filter(Filter::try_new(later, Arc::new(plan))?),
+        None => plan,
+    }))
+}
+
+/// Whether a condition has another value each time that it is asked, or a query within. A cell has one while the rows come.
+fn is_bound_to_its_place(condition: &Expr) -> bool {
+    let found = condition.exists(|node| {
+        Ok(match node {
+            Expr::ScalarFunction(call) => {
+                let function: &dyn Any = call.func.inner().as_ref();
+                call.func.signature().volatility == Volatility::Volatile && !function.is::<ReadCell>()
+            }
+            Expr::OuterReferenceColumn(..)
+            | Expr::Exists(_)
+            | Expr::InSubquery(_)
+            | Expr::ScalarSubquery(_) => true,
+            _ => false,
+        })
+    });
+    found.unwrap_or(true)
 }
 
 /// Takes the conditions without columns out of filters right above an aggregation that has a row for no rows.

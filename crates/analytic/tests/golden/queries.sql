@@ -372,3 +372,6 @@ select p.id, s.x, t from parent p, (parent q join lateral (select p.id + q.id as
 select count(*) from parent a, (parent b left join child c on c.parent_id = b.id and c.id < 3) where a.id = 1;
 select count(*) from parent p, (parent q join child c on name = tag join lateral (select c.id as k) z on true);
 with recursive a as (select x from b), b as (with a as (select 2 as x) select x from a) select * from a, b;
+select p.id, s.x from parent p, lateral (select 10 / (p.id - 1) as x) s where p.id = 3;
+select v.id, v.x from (select id, (select 10 / (p.id - 1) from child c where c.id = p.id) as x from parent p) v where v.id in (3, 6) order by 1;
+select p.id, s.x from parent p left join lateral (select 10 / (p.id - 1) as x) s on true where p.id between 2 and 3 and s.x > 5;
