@@ -61,15 +61,23 @@ impl Binder<'_> {
         if order.iter().any(|key| key.with_fill.is_some()) {
             return Err(SqlError::unsupported("WITH FILL"));
         }
+        let (offset, limit) = self.offset_and_limit(query)?;
+        let is_computed = [&offset, &limit].into_iter().flatten().any(names_something);
+        // Where no rows are wanted parameters have the types that they are given first, as they are read.
+        let first = if is_computed || self.shared.view.is_none() {
+            None
+        } else {
+            let (skip, fetch) = self.limits(offset.as_ref(), limit.as_ref())?;
+            fetch.and_then(|fetch| fetch.checked_add(skip))
+        };
         let (relation, single) = match &*query.body {
-            ast::SetExpr::Select(select) => self.select(select, order, outer)?,
+            ast::SetExpr::Select(select) => self.first_of_select(select, order, first, outer)?,
             body => {
                 let (relation, single) = self.set_expr(body, outer)?;
                 (self.order_by_output(relation, order)?, single)
             }
         };
-        let (offset, limit) = self.offset_and_limit(query)?;
-        if [&offset, &limit].into_iter().flatten().any(names_something) {
+        if is_computed {
             let plan = self.limited_by(relation.plan, offset.as_ref(), limit.as_ref(), outer)?;
             return Ok((Relation { plan, ..relation }, false));
         }

@@ -6,7 +6,7 @@ use base::{SqlError, SqlResult, SqlState};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, fold_ident, output_name};
+use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, Volatility, fold_ident, output_name};
 use sqlparser::ast;
 use types::TypeMod;
 
@@ -18,8 +18,11 @@ use crate::in_order::sorted;
 use crate::prepare::Place;
 use crate::query::{in_parentheses, ordinal, sort};
 use crate::relation::{Level, RelColumn, Relation, SYNTHETIC};
-use crate::translate::{Translator, Typed, bare, field};
+use crate::translate::{Translator, Typed, bare, field, key};
 use crate::value;
+
+/// Rows that are looked for before their subqueries are, at most: more are sorted once only.
+const FIRST_MAX: usize = 10_000;
 
 /// An output column.
 #[derive(Clone, Debug)]
@@ -49,6 +52,17 @@ impl Binder<'_> {
         &self,
         select: &ast::Select,
         order: &[ast::OrderByExpr],
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<(Relation, bool)> {
+        self.first_of_select(select, order, None, outer)
+    }
+
+    /// As [`Binder::select`], where nobody wants more than the `first` rows.
+    pub(crate) fn first_of_select(
+        &self,
+        select: &ast::Select,
+        order: &[ast::OrderByExpr],
+        first: Option<usize>,
         outer: Option<&dyn Scope>,
     ) -> SqlResult<(Relation, bool)> {
         refuse_foreign_clauses(select)?;
@@ -117,7 +131,7 @@ impl Binder<'_> {
             Some(ast::Distinct::Distinct) => true,
             Some(ast::Distinct::On(_) | ast::Distinct::All) | None => false,
         };
-        let relation = self.project(stage, exprs, distinct)?;
+        let relation = self.project(stage, exprs, distinct, first)?;
         Ok((relation, single_row))
     }
 
@@ -214,13 +228,23 @@ impl Binder<'_> {
     }
 
     /// The output: list, DISTINCT, ORDER BY.
-    fn project(&self, stage: Stage<'_>, exprs: Exprs, distinct: bool) -> SqlResult<Relation> {
+    fn project(
+        &self,
+        stage: Stage<'_>,
+        exprs: Exprs,
+        distinct: bool,
+        first: Option<usize>,
+    ) -> SqlResult<Relation> {
         let Stage { plan, place } = stage;
         let Exprs { items, sorts, distinct_on, .. } = exprs;
         let ctx = self.context(Aggregates::Allowed);
         let mut translator = Translator::new(self, plan, Arc::clone(&place.level));
         self.within(&place.level, || {
             self.compute_synthetics(&mut translator, &place)?;
+            let is_whole = distinct || !distinct_on.is_empty() || !place.series.borrow().is_empty();
+            if let Some(first) = first.filter(|first| *first <= FIRST_MAX && !is_whole) {
+                self.keep_first(&mut translator, &items, &sorts, first)?;
+            }
             let mut columns = Vec::new();
             let mut outputs = Vec::new();
             for item in &items {
@@ -342,6 +366,43 @@ impl Binder<'_> {
             }
             Ok(relation)
         })
+    }
+
+    /// Leaves the rows that ORDER BY and LIMIT will leave, where subqueries of the list would be looked up for all.
+    fn keep_first(
+        &self,
+        translator: &mut Translator<'_, '_>,
+        items: &[Item],
+        sorts: &[(SortBy, ast::OrderByOptions)],
+        first: usize,
+    ) -> SqlResult<()> {
+        let ctx = self.context(Aggregates::Allowed);
+        let mut keys = Vec::with_capacity(sorts.len());
+        for (by, options) in sorts {
+            let expr = match by {
+                SortBy::Output(at) => &items[*at].expr,
+                SortBy::Expr(expr) => expr,
+            };
+            keys.push((sql::expr::resolve_unknown(expr.clone(), &ctx)?, options));
+        }
+        let has_subquery = items.iter().any(|item| item.expr.contains_subquery());
+        let is_known_later =
+            |by: &BoundExpr| by.contains_subquery() || by.volatility() == Volatility::Volatile;
+        if !has_subquery || keys.iter().any(|(by, _)| is_known_later(by)) {
+            return Ok(());
+        }
+        let mut by = Vec::with_capacity(keys.len());
+        for (expr, options) in &keys {
+            let typed = translator.translate(expr)?;
+            by.push(sort(key(&typed, expr.typmod), options));
+        }
+        let mut rows =
+            LogicalPlanBuilder::from(std::mem::replace(&mut translator.plan, crate::binder::empty()));
+        if !by.is_empty() {
+            rows = rows.sort(by).planned()?;
+        }
+        translator.plan = rows.limit(0, Some(first)).and_then(LogicalPlanBuilder::build).planned()?;
+        Ok(())
     }
 
     /// DISTINCT ON: of each group of rows with equal keys the first in `order`.

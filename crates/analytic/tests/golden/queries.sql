@@ -375,3 +375,6 @@ with recursive a as (select x from b), b as (with a as (select 2 as x) select x 
 select p.id, s.x from parent p, lateral (select 10 / (p.id - 1) as x) s where p.id = 3;
 select v.id, v.x from (select id, (select 10 / (p.id - 1) from child c where c.id = p.id) as x from parent p) v where v.id in (3, 6) order by 1;
 select p.id, s.x from parent p left join lateral (select 10 / (p.id - 1) as x) s on true where p.id between 2 and 3 and s.x > 5;
+select id, (select 10 / (p.id - 1) from child c where c.id = p.id) from parent p order by id desc limit 2;
+select id, (select c.tag from child c where c.parent_id = p.id order by 10 / (p.id - 1), c.id limit 1) is null as n from parent p where id in (1, 19, 20) order by id desc limit 1 offset 1;
+select id, (select 10 / (p.id - 20) from child c where c.id = p.id) from (select * from parent order by id) p limit 1;
