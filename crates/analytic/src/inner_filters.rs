@@ -22,19 +22,25 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use crate::apply::{Apply, ReadCell};
 use crate::arithmetic::Arithmetic;
 use crate::binder::has_group_of_nothing;
+use crate::first_rows::FirstRows;
 use crate::fixed_filter::FixedFilter;
 use crate::row_function::RowFunction;
 
-/// DataFusion's rules for logical plans, with [`InnerFirst`] in the place of the one that moves filters down.
+/// DataFusion's rules for logical plans, with [`InnerFirst`] in the place of the one that moves filters down, and [`FirstRows`] behind it.
 pub(crate) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let moves_filters =
         |rule: &Arc<dyn OptimizerRule + Send + Sync>| rule.name() == PushDownFilter::new().name();
-    let rules = Optimizer::new().rules.into_iter();
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
+    for rule in Optimizer::new().rules {
+        if moves_filters(&rule) {
+            rules.push(Arc::new(InnerFirst(PushDownFilter::new())));
+            // Before columns that nobody needs any more are left out, between the two nodes that it looks at.
+            rules.push(Arc::new(FirstRows));
+        } else {
+            rules.push(rule);
+        }
+    }
     rules
-        .map(
-            |rule| if moves_filters(&rule) { Arc::new(InnerFirst(PushDownFilter::new())) as _ } else { rule },
-        )
-        .collect()
 }
 
 #[derive(Debug)]
@@ -97,7 +103,7 @@ fn before_lookups(filter: &Filter) -> Result<Option<LogicalPlan>> {
 }
 
 /// Whether a condition has another value each time that it is asked, or a query within. A cell has one while the rows come.
-fn is_bound_to_its_place(condition: &Expr) -> bool {
+pub(crate) fn is_bound_to_its_place(condition: &Expr) -> bool {
     let found = condition.exists(|node| {
         Ok(match node {
             Expr::ScalarFunction(call) => {

@@ -20,6 +20,7 @@ mod concat;
 mod condition;
 mod error;
 mod expand;
+mod first_rows;
 mod fixed_filter;
 mod float_groups;
 mod fresh_rows;

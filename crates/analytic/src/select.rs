@@ -13,6 +13,7 @@ use types::TypeMod;
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::expand::{Expand, SeriesCall};
+use crate::first_rows::{FIRST_MAX, looks_up};
 use crate::group::Grouping;
 use crate::in_order::sorted;
 use crate::prepare::Place;
@@ -20,9 +21,6 @@ use crate::query::{in_parentheses, ordinal, sort};
 use crate::relation::{Level, RelColumn, Relation, SYNTHETIC};
 use crate::translate::{Translator, Typed, bare, field, key};
 use crate::value;
-
-/// Rows that are looked for before their subqueries are, at most: more are sorted once only.
-const FIRST_MAX: usize = 10_000;
 
 /// An output column.
 #[derive(Clone, Debug)]
@@ -368,7 +366,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Leaves the rows that ORDER BY and LIMIT will leave, where subqueries of the list would be looked up for all.
+    /// Leaves the rows that ORDER BY and LIMIT will leave, where subqueries of the list would be looked up for all, or lateral ones were.
     fn keep_first(
         &self,
         translator: &mut Translator<'_, '_>,
@@ -388,7 +386,7 @@ impl Binder<'_> {
         let has_subquery = items.iter().any(|item| item.expr.contains_subquery());
         let is_known_later =
             |by: &BoundExpr| by.contains_subquery() || by.volatility() == Volatility::Volatile;
-        if !has_subquery || keys.iter().any(|(by, _)| is_known_later(by)) {
+        if !has_subquery && !looks_up(&translator.plan) || keys.iter().any(|(by, _)| is_known_later(by)) {
             return Ok(());
         }
         let mut by = Vec::with_capacity(keys.len());

@@ -378,3 +378,7 @@ select p.id, s.x from parent p left join lateral (select 10 / (p.id - 1) as x) s
 select id, (select 10 / (p.id - 1) from child c where c.id = p.id) from parent p order by id desc limit 2;
 select id, (select c.tag from child c where c.parent_id = p.id order by 10 / (p.id - 1), c.id limit 1) is null as n from parent p where id in (1, 19, 20) order by id desc limit 1 offset 1;
 select id, (select 10 / (p.id - 20) from child c where c.id = p.id) from (select * from parent order by id) p limit 1;
+select p.id, s.x from parent p left join lateral (select 10 / (p.id - 1) as x) s on true order by p.id desc limit 2;
+select p.id from parent p left join lateral (select 10 / p.id as x union all select 7) s on true where p.id < 4 order by p.id desc limit 1 offset 2;
+select p.id, s.x from (select * from parent order by id desc) p left join lateral (select 10 / (p.id - 1) as x) s on true limit 1;
+select p.id, s.x, t.y from parent p left join lateral (select 10 / (p.id - 1) as x) s on true left join lateral (select s.x + p.id as y) t on true where p.name like 'p%' order by p.id desc limit 1;
