@@ -27,7 +27,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, Extension, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature,
     UserDefinedLogicalNode, UserDefinedLogicalNodeCore, Volatility,
 };
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
@@ -83,6 +83,13 @@ impl ReadCell {
         ReadCell { cell, signature: Signature::nullary(Volatility::Volatile) }
     }
 }
+/// The cell that `expr` reads, if it does nothing else.
+pub(crate) fn cell_of(expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<Cell>> {
+    let expr: &dyn Any = expr.as_ref();
+    let function: &dyn Any = expr.downcast_ref::<ScalarFunctionExpr>()?.fun().inner().as_ref();
+    function.downcast_ref::<ReadCell>().map(|read| Arc::clone(&read.cell))
+}
+
 impl PartialEq for ReadCell {
     fn eq(&self, other: &ReadCell) -> bool {
         Arc::ptr_eq(&self.cell, &other.cell)

@@ -37,6 +37,7 @@ use crate::shared::Shared;
 use crate::signalling::signals;
 use crate::spill::runtime_env;
 use crate::spilling::{MergeJoins, WholeSorts};
+use crate::table::OuterKeys;
 use crate::value::{self, NO_DECIMAL};
 use crate::wide_rows::WideRows;
 use crate::window_rows::WindowMemory;
@@ -262,7 +263,7 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
     options.optimizer.enable_topk_aggregation = false;
     // Of windows over windows it takes the farthest row that one looks at, where each looks from the farthest row of the one before.
     options.optimizer.enable_window_limits = false;
-    let mut rules = vec![Arc::new(ConcatUnions) as _];
+    let mut rules = vec![Arc::new(ConcatUnions) as _, Arc::new(OuterKeys) as _];
     if memory == Memory::Spilling {
         rules.push(Arc::new(MergeJoins) as _);
     }

@@ -1,6 +1,7 @@
 //! A table of the snapshot as DataFusion reads it: leaf by leaf into batches, only the columns asked for, only the keys that a
-//! filter on an index's columns allows.
+//! filter on an index's columns allows. What a subquery asks of an outer column it looks up anew for each row of that ([`OuterKeys`]).
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,21 +11,29 @@ use base::{SqlError, SqlResult};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::Session;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ScalarValue, Statistics};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
 use futures::stream;
 use tenant::catalog::{Index, Table};
 use tenant::row::keys::{ColumnRange, KeyRange};
 use types::{Datum, PgType};
 
+use crate::apply::{Cell, cell_of};
 use crate::error::external;
 use crate::operator::one_stream;
 use crate::shared::{BATCH_BYTES, Shared};
@@ -51,7 +60,7 @@ impl TableScan {
     }
 
     /// `column op constant`, the column by its position in the table.
-    fn bound(&self, filter: &Expr) -> Option<(usize, Operator, Datum)> {
+    fn bound(&self, filter: &Expr) -> Option<ColumnBound> {
         let Expr::BinaryExpr(e) = filter else { return None };
         let (name, op, literal) = match (&*e.left, &*e.right) {
             (Expr::Column(c), Expr::Literal(v, _)) => (&c.name, e.op, v),
@@ -62,63 +71,73 @@ impl TableScan {
             return None;
         }
         let position = self.columns.iter().find(|(known, _)| known == name)?.1;
-        let datum = self.key_value(position, literal)?;
+        let datum = key_value(&self.table, &self.shared, position, literal)?;
         Some((position, op, datum))
     }
+}
 
-    /// A literal as a value of the column, if it can be one exactly.
-    fn key_value(&self, position: usize, literal: &ScalarValue) -> Option<Datum> {
-        let column = &self.table.columns[position];
-        let arrow = self.shared.arrow_type(column.ty, column.typmod);
-        if literal.is_null() || literal.data_type() != arrow || value::is_opaque(column.ty, &arrow) {
-            return None;
-        }
-        if matches!(column.ty, PgType::Float4 | PgType::Float8) {
-            return None;
-        }
-        let array = literal.to_array().ok()?;
-        value::datum(&array, 0, column.ty).ok()
+/// Position of a column in its table, and what its values are to the one beside it.
+type ColumnBound = (usize, Operator, Datum);
+
+/// A literal as a value of the column, if it can be one exactly.
+fn key_value(table: &Table, shared: &Shared, position: usize, literal: &ScalarValue) -> Option<Datum> {
+    let column = &table.columns[position];
+    let arrow = shared.arrow_type(column.ty, column.typmod);
+    if literal.is_null() || literal.data_type() != arrow || value::is_opaque(column.ty, &arrow) {
+        return None;
     }
+    if matches!(column.ty, PgType::Float4 | PgType::Float8) {
+        return None;
+    }
+    let array = literal.to_array().ok()?;
+    value::datum(&array, 0, column.ty).ok()
+}
 
-    /// The index whose columns the filters bound best, and the range of its keys they leave.
-    fn access(&self, filters: &[Expr]) -> Option<(Index, KeyRange)> {
-        let bounds: Vec<_> = filters.iter().filter_map(|f| self.bound(f)).collect();
-        let mut best: Option<(usize, Index, KeyRange)> = None;
-        for index in &self.table.indexes {
-            let mut equal = Vec::new();
-            for position in index.column_positions() {
-                match bounds.iter().find(|b| b.0 == position && b.1 == Operator::Eq) {
-                    Some((_, _, value)) => equal.push(value.clone()),
-                    None => break,
-                }
-            }
-            let (mut from, mut to) = (Bound::Unbounded, Bound::Unbounded);
-            if let Some(next) = index.column_positions().nth(equal.len()) {
-                for (_, op, value) in bounds.iter().filter(|b| b.0 == next) {
-                    match op {
-                        Operator::Gt => from = Bound::Excluded(value),
-                        Operator::GtEq => from = Bound::Included(value),
-                        Operator::Lt => to = Bound::Excluded(value),
-                        Operator::LtEq => to = Bound::Included(value),
-                        _ => {}
-                    }
-                }
-            }
-            let ranged = usize::from(from != Bound::Unbounded) + usize::from(to != Bound::Unbounded);
-            let score = equal.len() * 4 + ranged + usize::from(self.table.is_primary(index));
-            if equal.is_empty() && ranged == 0 {
-                continue;
-            }
-            // A secondary index costs a look-up a row: only worth it when it is narrow.
-            if !self.table.is_primary(index) && equal.is_empty() && ranged < 2 {
-                continue;
-            }
-            if best.as_ref().is_none_or(|(known, ..)| score > *known) {
-                let range = ColumnRange { equal: &equal, from, to }.key_range(&index.columns);
-                best = Some((score, index.clone(), range));
+/// The index whose columns are bound best, and the range of its keys that this leaves.
+fn access(table: &Table, bounds: &[ColumnBound]) -> Option<(Index, KeyRange)> {
+    let mut best: Option<(usize, Index, KeyRange)> = None;
+    for index in &table.indexes {
+        let mut equal = Vec::new();
+        for position in index.column_positions() {
+            match bounds.iter().find(|b| b.0 == position && b.1 == Operator::Eq) {
+                Some((_, _, value)) => equal.push(value.clone()),
+                None => break,
             }
         }
-        best.map(|(_, index, range)| (index, range))
+        let (mut from, mut to) = (Bound::Unbounded, Bound::Unbounded);
+        if let Some(next) = index.column_positions().nth(equal.len()) {
+            for (_, op, value) in bounds.iter().filter(|b| b.0 == next) {
+                match op {
+                    Operator::Gt => from = Bound::Excluded(value),
+                    Operator::GtEq => from = Bound::Included(value),
+                    Operator::Lt => to = Bound::Excluded(value),
+                    Operator::LtEq => to = Bound::Included(value),
+                    _ => {}
+                }
+            }
+        }
+        let ranged = usize::from(from != Bound::Unbounded) + usize::from(to != Bound::Unbounded);
+        let score = equal.len() * 4 + ranged + usize::from(table.is_primary(index));
+        if equal.is_empty() && ranged == 0 {
+            continue;
+        }
+        // A secondary index costs a look-up a row: only worth it when it is narrow.
+        if !table.is_primary(index) && equal.is_empty() && ranged < 2 {
+            continue;
+        }
+        if best.as_ref().is_none_or(|(known, ..)| score > *known) {
+            let range = ColumnRange { equal: &equal, from, to }.key_range(&index.columns);
+            best = Some((score, index.clone(), range));
+        }
+    }
+    best.map(|(_, index, range)| (index, range))
+}
+
+/// As [`access`], or all keys of the table.
+fn keys(table: &Table, bounds: &[ColumnBound]) -> (Option<Index>, KeyRange) {
+    match access(table, bounds) {
+        Some((index, range)) => (Some(index), range),
+        None => (None, KeyRange::all()),
     }
 }
 
@@ -155,13 +174,13 @@ impl TableProvider for TableScan {
         let chosen: Vec<usize> = projection.map_or_else(|| (0..self.columns.len()).collect(), Clone::clone);
         let schema = Arc::new(self.schema.project(&chosen)?);
         let positions = chosen.iter().map(|i| self.columns[*i].1).collect();
-        let (index, range) = match self.access(filters) {
-            Some((index, range)) => (Some(index), range),
-            None => (None, KeyRange::all()),
-        };
+        let bounds = filters.iter().filter_map(|filter| self.bound(filter)).collect::<Vec<_>>();
+        let (index, range) = keys(&self.table, &bounds);
         Ok(Arc::new(ScanExec {
             table: Arc::clone(&self.table),
             positions,
+            bounds,
+            outer: Vec::new(),
             index,
             range,
             limit: if filters.is_empty() { limit } else { None },
@@ -172,10 +191,15 @@ impl TableProvider for TableScan {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ScanExec {
     table: Arc<Table>,
     positions: Vec<usize>,
+    /// What is known of the columns when the plan is made.
+    bounds: Vec<ColumnBound>,
+    /// Columns that are equal to outer ones in all rows that anybody wants.
+    outer: Vec<(usize, Arc<Cell>)>,
+    /// Those for `bounds` alone.
     index: Option<Index>,
     range: KeyRange,
     limit: Option<usize>,
@@ -190,10 +214,40 @@ impl DisplayAs for ScanExec {
         if let Some(index) = &self.index {
             write!(f, ", index={}", index.name)?;
         }
+        for (position, _) in &self.outer {
+            write!(f, ", {} of an outer row", self.table.columns[*position].name)?;
+        }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
         }
         Ok(())
+    }
+}
+
+/// Tells scans which of their columns a filter right above them has equal to outer columns. The filter stays. Before DataFusion's
+/// rules, which put nodes between the two.
+#[derive(Debug)]
+pub(crate) struct OuterKeys;
+
+impl PhysicalOptimizerRule for OuterKeys {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            let any: &dyn Any = node.as_ref();
+            let Some(filter) = any.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
+            let input: &dyn Any = filter.input().as_ref();
+            let scan = input.downcast_ref::<ScanExec>().and_then(|scan| scan.below(filter.predicate()));
+            let Some(scan) = scan else { return Ok(Transformed::no(node)) };
+            let scan: Arc<dyn ExecutionPlan> = Arc::new(scan);
+            let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+            Ok(Transformed::yes(node.replace_children(vec![scan], keep)?))
+        })
+        .data()
+    }
+    fn name(&self) -> &'static str {
+        "outer_keys"
+    }
+    fn schema_check(&self) -> bool {
+        true
     }
 }
 
@@ -214,9 +268,11 @@ impl ScanExec {
             .view
             .as_ref()
             .ok_or_else(|| SqlError::internal("a plan without a snapshot was run"))?;
-        let scan = match &self.index {
-            Some(index) => view.index_scan(&self.table, index, self.range.clone()),
-            None => view.scan(&self.table, self.range.clone()),
+        let keys = self.keys();
+        let over = keys.is_none();
+        let scan = match keys.unwrap_or_default() {
+            (Some(index), range) => view.index_scan(&self.table, &index, range),
+            (None, range) => view.scan(&self.table, range),
         };
         let schema = self.schema();
         let columns = self
@@ -227,7 +283,55 @@ impl ScanExec {
                 value::Column::new(self.table.columns[*position].ty, f.data_type(), batch_rows)
             })
             .collect();
-        Ok(Progress { scan, columns, batch_rows, left: self.limit.unwrap_or(usize::MAX), over: false })
+        Ok(Progress { scan, columns, batch_rows, left: self.limit.unwrap_or(usize::MAX), over })
+    }
+
+    /// The index and the range of its keys to read for the present values of the outer columns; `None` where one of these is
+    /// NULL, which nothing is equal to.
+    fn keys(&self) -> Option<(Option<Index>, KeyRange)> {
+        if self.outer.is_empty() {
+            return Some((self.index.clone(), self.range.clone()));
+        }
+        let mut bounds = self.bounds.clone();
+        for (position, cell) in &self.outer {
+            let value = cell.get();
+            if value.is_null() {
+                return None;
+            }
+            let datum = key_value(&self.table, &self.shared, *position, &value);
+            bounds.extend(datum.map(|datum| (*position, Operator::Eq, datum)));
+        }
+        Some(keys(&self.table, &bounds))
+    }
+
+    /// The same below a filter by `condition`, if an index may find what this asks of outer columns.
+    fn below(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<ScanExec> {
+        let conditions = split_conjunction(condition).into_iter();
+        let outer: Vec<_> = conditions.filter_map(|condition| self.outer_key(condition)).collect();
+        let is_key = |position: usize| outer.iter().any(|(known, _)| *known == position);
+        let helps = self.table.indexes.iter().any(|index| index.column_positions().any(is_key));
+        if !helps || self.limit.is_some() {
+            return None;
+        }
+        Some(ScanExec { outer, ..self.clone() })
+    }
+
+    /// `column = outer column`, the column by its position in the table. The blanks of a `char(n)` are as many as its own
+    /// type says.
+    fn outer_key(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<(usize, Arc<Cell>)> {
+        let condition: &dyn Any = condition.as_ref();
+        let equal = condition.downcast_ref::<BinaryExpr>().filter(|e| *e.op() == Operator::Eq)?;
+        let column = |expr: &Arc<dyn PhysicalExpr>| {
+            let expr: &dyn Any = expr.as_ref();
+            expr.downcast_ref::<Column>().map(Column::index)
+        };
+        let (at, cell) = match (column(equal.left()), column(equal.right())) {
+            (Some(at), None) => (at, cell_of(equal.right())?),
+            (None, Some(at)) => (at, cell_of(equal.left())?),
+            _ => return None,
+        };
+        let position = *self.positions.get(at)?;
+        (self.table.columns[position].ty != PgType::Bpchar).then_some((position, cell))
     }
 }
 
@@ -297,7 +401,9 @@ impl ExecutionPlan for ScanExec {
         let mut statistics = Statistics::new_unknown(&self.schema());
         if let Some(rows) = self.rows {
             statistics.num_rows = match (rows, &self.index) {
-                (Precision::Inexact(n), Some(_)) => Precision::Inexact((n / 10).max(1)),
+                (Precision::Inexact(n), index) if index.is_some() || !self.outer.is_empty() => {
+                    Precision::Inexact((n / 10).max(1))
+                }
                 (rows, _) => rows,
             };
         }

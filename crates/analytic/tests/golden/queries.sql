@@ -265,7 +265,7 @@ select count(*), count(n) from measure where n = 2.0 and mod(i8::int, 4) = 1;
 select stddev(i8), stddev_pop(i8), variance(i8), stddev(i8 * 1.5), stddev(n), stddev(id) from measure;
 select i2, stddev(i8 * 2.50), stddev_pop(n) from measure group by i2 order by i2;
 select p.id, (select num_nulls(max(c.id)) from child c where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
-select p.id, (select array_append(array_agg(c.id), 7) from child c where c.parent_id = p.id and c.id < 30) from parent p where p.id > 16 order by 1;
+select p.id, (select array_append(array_agg(c.id order by c.id), 7) from child c where c.parent_id = p.id and c.id < 30) from parent p where p.id > 16 order by 1;
 select p.id, (select 0.2 * avg(c.id) from child c where c.parent_id = p.id), (select jsonb_build_object('m', max(c.id)) from child c where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
 select p.id, (select coalesce(sum(c.id), -1) from child c where c.parent_id = p.id), (select case when max(c.id) is null then 'none' end from child c where c.parent_id = p.id) from parent p where p.id > 17 order by 1;
 select p.id, (select string_agg(tag, ',') from (select tag from child c where c.parent_id = p.id order by c.id desc) s) from parent p where p.id in (1, 2, 19) order by p.id;
