@@ -3,20 +3,20 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::limits::ROW_LEN_MAX;
-use base::{SqlError, SqlResult, SqlState};
+use base::{Oid, SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::execution::memory_pool::MemoryReservation;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sql::MemoryBound;
 use sql::expr::{
     AdvisoryKey, EvalError, EvalResult, FOLDING_BYTES_MAX, NoSubqueries, SessionContext, StatementCtx,
 };
 use sql::session::{QueryContext, QueryControl, may_act_for, signal_backend};
 use tenant::SnapshotView;
-use tenant::catalog::Catalog;
+use tenant::catalog::{Catalog, Table};
 use types::{Datum, PgType, TypeMod};
 
 use crate::built_arrays::BuiltArrays;
@@ -44,10 +44,12 @@ pub(crate) struct Shared {
     pub(crate) params: Vec<Datum>,
     pub(crate) view: Option<SnapshotView>,
     pub(crate) catalog: Arc<Catalog>,
-    pub(crate) search_path: Vec<base::Oid>,
+    pub(crate) search_path: Vec<Oid>,
     pub(crate) control: QueryControl,
     pub(crate) built: BuiltArrays,
     pub(crate) made: MadeTables,
+    /// The table of each constraint of the catalog, once somebody asked.
+    constraints: OnceLock<FxHashMap<Oid, Oid>>,
     /// Names of plans' columns whose values are short.
     short_columns: Mutex<FxHashSet<String>>,
     /// Of what the window functions under way give, where there are any.
@@ -95,6 +97,7 @@ impl Shared {
             control,
             built: BuiltArrays::default(),
             made: MadeTables::default(),
+            constraints: OnceLock::new(),
             short_columns: Mutex::default(),
             given: Mutex::default(),
             values,
@@ -106,6 +109,21 @@ impl Shared {
             longest_literal,
             rows_looked_back: AtomicUsize::new(0),
         }
+    }
+
+    /// The table that has the constraint. A query asks for many as often as for one, and the catalog knows them by their tables.
+    pub(crate) fn table_of_constraint(&self, constraint: Oid) -> Option<&Table> {
+        let tables = self.constraints.get_or_init(|| {
+            let mut tables = FxHashMap::default();
+            for table in self.catalog.tables() {
+                let of_indexes = table.indexes.iter().filter_map(|index| index.constraint.map(|c| c.oid));
+                let of_checks = table.checks.iter().map(|check| check.oid);
+                let of_keys = table.foreign_keys.iter().map(|key| key.oid);
+                tables.extend(of_indexes.chain(of_checks).chain(of_keys).map(|oid| (oid, table.oid)));
+            }
+            tables
+        });
+        self.catalog.table(*tables.get(&constraint)?).map(Arc::as_ref)
     }
 
     /// # Errors

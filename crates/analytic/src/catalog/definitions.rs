@@ -15,51 +15,53 @@ fn columns(table: &Table, positions: impl IntoIterator<Item = usize>) -> String 
 }
 
 /// `UNIQUE (a, b)`, `CHECK ((a > 0))`, `FOREIGN KEY (a) REFERENCES p(id) ON DELETE CASCADE`.
-/// `pretty` leaves out the parentheses that only keep a CHECK's expression together.
-pub(crate) fn constraint(catalog: &Arc<Catalog>, path: &[Oid], oid: Oid, pretty: bool) -> Option<String> {
-    for table in catalog.tables() {
-        for index in &table.indexes {
-            if index.constraint.is_some_and(|c| c.oid == oid) {
-                let kind = if index.is_primary() { "PRIMARY KEY" } else { "UNIQUE" };
-                let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
-                return Some(format!("{kind}{nulls} ({})", columns(table, index.column_positions())));
-            }
-        }
-        if let Some(check) = table.checks.iter().find(|c| c.oid == oid) {
-            let expression = kept_text::shown(catalog, path, &check.expression);
-            let validity = not_valid(check.validated);
-            return Some(if pretty {
-                format!("CHECK ({expression}){validity}")
-            } else {
-                format!("CHECK (({expression})){validity}")
-            });
-        }
-        if let Some(key) = table.foreign_key(oid) {
-            let parent = catalog.table(key.referenced_table)?;
-            let name = relation_name(catalog, path, catalog.relation(parent.oid)?);
-            let mut out = format!(
-                "FOREIGN KEY ({}) REFERENCES {name}({})",
-                columns(table, key.columns.iter().copied()),
-                columns(parent, key.referenced_columns.iter().copied())
-            );
-            if key.match_type == MatchType::Full {
-                out += " MATCH FULL";
-            }
-            for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
-                if let Some(words) = action_words(action) {
-                    out += &format!(" ON {event} {words}");
-                }
-            }
-            out += match key.deferral {
-                Deferral::NotDeferrable => "",
-                Deferral::InitiallyImmediate => " DEFERRABLE",
-                Deferral::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
-            };
-            out += not_valid(key.validated);
-            return Some(out);
+/// `table` is the constraint's; `pretty` leaves out the parentheses that only keep a CHECK's expression together.
+pub(crate) fn constraint(
+    catalog: &Arc<Catalog>,
+    path: &[Oid],
+    table: &Table,
+    oid: Oid,
+    pretty: bool,
+) -> Option<String> {
+    for index in &table.indexes {
+        if index.constraint.is_some_and(|c| c.oid == oid) {
+            let kind = if index.is_primary() { "PRIMARY KEY" } else { "UNIQUE" };
+            let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
+            return Some(format!("{kind}{nulls} ({})", columns(table, index.column_positions())));
         }
     }
-    None
+    if let Some(check) = table.checks.iter().find(|c| c.oid == oid) {
+        let expression = kept_text::shown(catalog, path, &check.expression);
+        let validity = not_valid(check.validated);
+        return Some(if pretty {
+            format!("CHECK ({expression}){validity}")
+        } else {
+            format!("CHECK (({expression})){validity}")
+        });
+    }
+    let key = table.foreign_key(oid)?;
+    let parent = catalog.table(key.referenced_table)?;
+    let name = relation_name(catalog, path, catalog.relation(parent.oid)?);
+    let mut out = format!(
+        "FOREIGN KEY ({}) REFERENCES {name}({})",
+        columns(table, key.columns.iter().copied()),
+        columns(parent, key.referenced_columns.iter().copied())
+    );
+    if key.match_type == MatchType::Full {
+        out += " MATCH FULL";
+    }
+    for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        if let Some(words) = action_words(action) {
+            out += &format!(" ON {event} {words}");
+        }
+    }
+    out += match key.deferral {
+        Deferral::NotDeferrable => "",
+        Deferral::InitiallyImmediate => " DEFERRABLE",
+        Deferral::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
+    };
+    out += not_valid(key.validated);
+    Some(out)
 }
 
 fn not_valid(validated: bool) -> &'static str {

@@ -87,7 +87,8 @@ static FUNCTIONS: &[Definition] = &[
     function("pg_get_expr", 2, &[TEXT, OID, BOOL], TEXT, |a, _| Ok(a[0].clone())),
     function("pg_get_constraintdef", 1, &[OID, BOOL], TEXT, |a, s| {
         let pretty = a.get(1).and_then(Datum::as_bool).unwrap_or(false);
-        Ok(optional(definitions::constraint(&s.catalog, &s.search_path, oid(a), pretty)))
+        let Some(table) = s.table_of_constraint(oid(a)) else { return Ok(Datum::Null) };
+        Ok(optional(definitions::constraint(&s.catalog, &s.search_path, table, oid(a), pretty)))
     }),
     function("pg_get_indexdef", 1, &[OID, INT4, BOOL], TEXT, |a, s| {
         let column = a.get(1).and_then(Datum::as_i64).unwrap_or(0) as i32;
