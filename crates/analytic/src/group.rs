@@ -12,6 +12,7 @@ use sql::expr::{
     AggregateCall, AggregateKind, Aggregates, BoundExpr, ExprKind, SubqueryId, TableScope, bind_sql_text,
     fold_ident, resolve_unknown,
 };
+use sql::plan::check_comparable;
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
 
@@ -157,8 +158,14 @@ impl Binder<'_> {
 
     /// One expression of GROUP BY: a position, an input column, an output column's name, or any expression.
     fn group_key(&self, expr: &ast::Expr, items: &Items, place: &Place<'_>) -> SqlResult<BoundExpr> {
+        let key = self.any_group_key(expr, items, place)?;
+        check_comparable(key.ty, "equality")?;
+        Ok(key)
+    }
+
+    fn any_group_key(&self, expr: &ast::Expr, items: &Items, place: &Place<'_>) -> SqlResult<BoundExpr> {
         if let ast::Expr::Nested(inner) = expr {
-            return self.group_key(inner, items, place);
+            return self.any_group_key(inner, items, place);
         }
         let ctx = self.context(Aggregates::Forbidden("GROUP BY"));
         if let ast::Expr::Value(v) = expr

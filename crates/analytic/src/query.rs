@@ -9,6 +9,7 @@ use datafusion::common::{Column, NullEquality};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Union};
 use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, common_type, fold_ident};
+use sql::plan::check_comparable;
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
 
@@ -206,6 +207,9 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("a set operation of queries without columns"));
         }
         for (l, r) in left.columns.iter_mut().zip(&right.columns) {
+            if !all || op != ast::SetOperator::Union {
+                check_comparable(l.ty, "equality")?;
+            }
             if l.typmod != r.typmod {
                 l.typmod = TypeMod::NONE;
             }
@@ -374,6 +378,7 @@ impl Binder<'_> {
 
     /// Each row once. Of equal values of several spellings the least one is kept.
     pub(crate) fn distinct_rows(&self, relation: Relation) -> SqlResult<Relation> {
+        relation.columns.iter().try_for_each(|column| check_comparable(column.ty, "equality"))?;
         if !relation.columns.iter().any(RelColumn::needs_key) {
             let plan = LogicalPlanBuilder::from(relation.plan)
                 .distinct()
@@ -534,7 +539,9 @@ impl Binder<'_> {
                 )
                 .with_detail("Only result column names can be used, not expressions or functions.")
             })?;
-            sorts.push(sort(relation.columns[relation.star[at]].key(), &key.options));
+            let column = &relation.columns[relation.star[at]];
+            check_comparable(column.ty, "ordering")?;
+            sorts.push(sort(column.key(), &key.options));
         }
         let plan = sorted(relation.plan, sorts)?;
         Ok(Relation { plan, ..relation })

@@ -7,8 +7,9 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, Volatility, fold_ident, output_name};
+use sql::plan::check_comparable;
 use sqlparser::ast;
-use types::TypeMod;
+use types::{PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::error::Planned;
@@ -36,6 +37,15 @@ pub(crate) struct Item {
 enum SortBy {
     Output(usize),
     Expr(BoundExpr),
+}
+
+impl SortBy {
+    fn ty(&self, items: &[Item]) -> PgType {
+        match self {
+            SortBy::Output(at) => items[*at].expr.ty,
+            SortBy::Expr(expr) => expr.ty,
+        }
+    }
 }
 
 /// A SELECT on its way from the input's columns to the output's.
@@ -78,7 +88,9 @@ impl Binder<'_> {
         }
         let mut sorts = Vec::new();
         for key in order {
-            sorts.push((self.order_key(key, &items, &place)?, key.options));
+            let by = self.order_key(key, &items, &place)?;
+            check_comparable(by.ty(&items), "ordering")?;
+            sorts.push((by, key.options));
         }
         let having = select
             .having
@@ -89,7 +101,7 @@ impl Binder<'_> {
             Some(ast::Distinct::On(exprs)) => exprs
                 .iter()
                 .map(|e| {
-                    self.order_key(
+                    let by = self.order_key(
                         &ast::OrderByExpr {
                             expr: e.clone(),
                             options: ast::OrderByOptions { asc: None, nulls_first: None },
@@ -97,7 +109,9 @@ impl Binder<'_> {
                         },
                         &items,
                         &place,
-                    )
+                    )?;
+                    check_comparable(by.ty(&items), "equality")?;
+                    Ok(by)
                 })
                 .collect::<SqlResult<Vec<_>>>()?,
             _ => Vec::new(),

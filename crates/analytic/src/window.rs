@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use sql::expr::{
     AggregateCall, BoundExpr, ExprKind, SortKey, bind_expr, coerce, common_type, fold_ident, resolve_unknown,
 };
+use sql::plan::check_comparable;
 use sqlparser::ast;
 use types::{CastContext, Datum, Interval, PgType, TypeMod};
 
@@ -84,8 +85,10 @@ impl Binder<'_> {
         }
         let spec = resolve_window(over, place)?;
         let partition = spec.partition_by.iter().map(bind).collect::<SqlResult<Vec<_>>>()?;
+        partition.iter().try_for_each(|key| check_comparable(key.ty, "equality"))?;
         let order =
             spec.order_by.iter().map(|key| self.sort_key(key, bind)).collect::<SqlResult<Vec<_>>>()?;
+        order.iter().try_for_each(|key| check_comparable(key.expr.ty, "ordering"))?;
         let frame = match &spec.window_frame {
             Some(frame) => self.frame(frame, &order)?,
             None => Frame::Default,

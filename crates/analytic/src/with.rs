@@ -11,6 +11,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
 use rustc_hash::FxHashMap;
 use sql::expr::{Scope, fold_ident};
+use sql::plan::check_comparable;
 use sqlparser::ast::{self, Visit};
 use types::{PgType, TypeMod, format_type};
 
@@ -143,6 +144,9 @@ impl Binder<'_> {
         self.recursive_terms.set(self.recursive_terms.get() - 1);
         self.forget_ctes(1 + ctes);
         let mut step = self.conform(step?.0, &base, name)?;
+        if distinct {
+            base.columns.iter().try_for_each(|column| check_comparable(column.ty, "equality"))?;
+        }
         let is_spelled = distinct && base.columns.iter().any(RelColumn::needs_key);
         // A query within another one's term may be a part of two plans, which run beside each other.
         let goes_by_keys = is_spelled && self.recursive_terms.get() == 0;

@@ -112,6 +112,20 @@ fn queries_fail_as_postgresql_does() {
         ("select grouping(name) from parent group by rollup (id)".to_owned(), S::GROUPING_ERROR),
         ("select grouping(id) from parent".to_owned(), S::GROUPING_ERROR),
         ("select json_object_agg(null, id) from parent".to_owned(), S::INVALID_PARAMETER_VALUE),
+        ("select row_to_json(p) from parent p union select '1'".to_owned(), S::UNDEFINED_FUNCTION),
+        ("select row_to_json(p) from parent p except all select '1'".to_owned(), S::UNDEFINED_FUNCTION),
+        ("select distinct row_to_json(p) from parent p".to_owned(), S::UNDEFINED_FUNCTION),
+        ("select distinct on (row_to_json(p)) id from parent p".to_owned(), S::UNDEFINED_FUNCTION),
+        ("select count(*) from parent p group by row_to_json(p)".to_owned(), S::UNDEFINED_FUNCTION),
+        ("select row_to_json(p) from parent p order by 1".to_owned(), S::UNDEFINED_FUNCTION),
+        (
+            "with recursive r(j) as (select json '1' union select j from r) select 1 from r".to_owned(),
+            S::UNDEFINED_FUNCTION,
+        ),
+        (
+            "select rank() over (partition by row_to_json(p) order by id) from parent p".to_owned(),
+            S::UNDEFINED_FUNCTION,
+        ),
         (
             "select x % 2, sum(x * 1e307::float8) from generate_series(1, 100) as x group by 1".to_owned(),
             S::NUMERIC_VALUE_OUT_OF_RANGE,

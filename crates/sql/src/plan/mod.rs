@@ -45,6 +45,7 @@ use crate::parse::changes_rows;
 pub use analytic::{names_any, text_names_any};
 pub use cost::POINT_ROWS_MAX;
 pub use keyed::KeyedRows;
+pub use ordering::check_comparable;
 pub use point_plan::{
     AccessPath, AggregatePlan, Alternative, Arbiter, CascadePlan, ChangeSource, CheckPlan, ConflictAction,
     DeletePlan, DistinctPlan, ExternalSource, InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength,

@@ -160,7 +160,10 @@ impl Binder<'_> {
 }
 
 /// Types without equality or order cannot be grouped or sorted by.
-pub(super) fn check_comparable(ty: PgType, operator: &str) -> SqlResult<()> {
+///
+/// # Errors
+/// 42883 for those.
+pub fn check_comparable(ty: PgType, operator: &str) -> SqlResult<()> {
     let json = |ty: PgType| ty == PgType::Json || ty.element() == Some(PgType::Json);
     if !json(ty) {
         return Ok(());
