@@ -248,6 +248,7 @@ fn activity(out: &mut Rows<'_>) {
         let number = database_oid(out, &backend.database);
         let user = catalog.role_named(&backend.user).map_or(Datum::Null, |r| oid(r.oid));
         let is_shown = may_see(&catalog, context.role, &backend.user);
+        let shown = |value: Datum| if is_shown { value } else { Datum::Null };
         // Idle it waits for its client.
         let waits =
             backend.wait_event.or(backend.state.starts_with("idle").then_some(("Client", "ClientRead")));
@@ -258,17 +259,17 @@ fn activity(out: &mut Rows<'_>) {
             ("usesysid", user),
             ("usename", text(&backend.user)),
             ("application_name", text(&backend.application_name)),
-            ("client_addr", backend.client_address.as_ref().map_or(Datum::Null, text)),
-            ("client_port", backend.client_port.map_or(Datum::Null, |p| Datum::Int4(i32::from(p)))),
-            ("backend_start", Datum::TimestampTz(backend.backend_start)),
-            ("xact_start", moment(backend.transaction_start)),
-            ("query_start", moment(backend.query_start)),
-            ("state_change", moment(backend.state_change)),
-            ("wait_event_type", waits.map_or(Datum::Null, |(kind, _)| text(kind))),
-            ("wait_event", waits.map_or(Datum::Null, |(_, event)| text(event))),
-            ("state", text(backend.state)),
+            ("client_addr", shown(backend.client_address.as_ref().map_or(Datum::Null, text))),
+            ("client_port", shown(backend.client_port.map_or(Datum::Null, |p| Datum::Int4(i32::from(p))))),
+            ("backend_start", shown(Datum::TimestampTz(backend.backend_start))),
+            ("xact_start", shown(moment(backend.transaction_start))),
+            ("query_start", shown(moment(backend.query_start))),
+            ("state_change", shown(moment(backend.state_change))),
+            ("wait_event_type", shown(waits.map_or(Datum::Null, |(kind, _)| text(kind)))),
+            ("wait_event", shown(waits.map_or(Datum::Null, |(_, event)| text(event)))),
+            ("state", shown(text(backend.state))),
             ("query", text(if is_shown { &backend.query } else { "<insufficient privilege>" })),
-            ("backend_type", text("client backend")),
+            ("backend_type", shown(text("client backend"))),
         ]);
     }
 }
@@ -284,7 +285,8 @@ fn may_see(catalog: &tenant::catalog::Catalog, role: Option<Oid>, of: &str) -> b
 
 fn encryption(out: &mut Rows<'_>) {
     let context = out.shared.context.clone();
-    for backend in &context.backends {
+    let catalog = out.shared.catalog.clone();
+    for backend in context.backends.iter().filter(|b| may_see(&catalog, context.role, &b.user)) {
         let tls = backend.tls.as_ref();
         out.add(vec![
             ("pid", Datum::Int4(backend.pid.0 as i32)),
