@@ -199,6 +199,8 @@ pub struct AdviceShortfall {
 pub struct LockRow {
     pub lock_type: &'static str,
     pub relation: Option<u32>,
+    /// `classid`, `objid` and `objsubid` of an advisory lock.
+    pub key: Option<(u32, u32, i16)>,
     pub pid: SessionId,
     pub mode: &'static str,
     pub granted: bool,

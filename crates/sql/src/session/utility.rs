@@ -4,7 +4,7 @@ use base::{SqlError, SqlState, TenantId, TreeId};
 use rustc_hash::FxHashMap;
 use tenant::Tenant;
 use tenant::catalog::{Catalog, OWNER_ROLE, Privileges, Relation, Table};
-use tenant::locks::{LockTag, TableLock, WaitPolicy};
+use tenant::locks::{AdvisoryKey, LockTag, TableLock, WaitPolicy};
 
 use super::host::LockRow;
 use super::privilege::denied;
@@ -26,9 +26,15 @@ pub fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
                 LockTag::Row(tree, _) => tables.get(&tree).copied(),
                 LockTag::Advisory(_) | LockTag::Ddl | LockTag::Branch => None,
             };
+            let key = match record.tag {
+                LockTag::Advisory(AdvisoryKey::Big(key)) => Some(((key >> 32) as u32, key as u32, 1)),
+                LockTag::Advisory(AdvisoryKey::Pair(class, object)) => Some((class as u32, object as u32, 2)),
+                _ => None,
+            };
             LockRow {
                 lock_type: record.tag.kind(),
                 relation,
+                key,
                 pid: record.session,
                 mode: record.mode.name(),
                 granted: record.granted,
