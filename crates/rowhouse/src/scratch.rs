@@ -24,7 +24,8 @@ pub(crate) fn over(env: &Env, path: &Path) -> io::Result<Env> {
     let len = file.len()?;
     let written = Mutex::new(Written { pages: Vec::new(), len });
     let layer = Arc::new(Layer { file, file_len: len, scratch: tempfile::tempfile()?, written });
-    let mut over = env.clone();
+    // The file has no descriptor, which io_uring would want.
+    let mut over = Env::real_on_epoll();
     over.disk = Arc::new(ScratchDisk { disk: env.disk.clone(), path: path.to_owned(), layer });
     Ok(over)
 }

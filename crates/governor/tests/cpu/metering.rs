@@ -424,7 +424,7 @@ fn what_a_tenants_own_limit_kept_from_it_is_not_missed() {
     assert_eq!(missed_of(&[900, 100, 500]), [(0, 400), (0, 0), (0, 0)]);
     assert_eq!(missed_of(&[900, 50, 450]), [(0, 400), (50, 0), (50, 0)], "what others took is missed");
     // In two seconds as in one.
-    assert_eq!(missed_of(&[900, 300, 300, 490]), [(0, 400), (0, 0), (0, 0), (10, 0)]);
+    assert_eq!(missed_of(&[900, 200, 400, 490]), [(0, 400), (0, 0), (0, 0), (10, 0)]);
     // Where limits are not held they are no excuse.
     assert_eq!(missed_where(false, &[900, 100, 500]), [(0, 400), (400, 0), (0, 0)]);
     // A limit stops nobody for longer than a second, with what a bucket holds.
