@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::{LexOrdering, OrderingRequirements};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use futures::stream::BoxStream;
 
@@ -112,14 +113,17 @@ impl UserDefinedLogicalNodeCore for InOrder {
 }
 
 impl Order {
-    /// The physical node above `input`. An order to keep is the one that `input` has, if it has any.
+    /// The physical node above `input`. An order to keep is the one that `input` has, if it has any: of a sort all that it sorts by, also what is thought to be the same in all rows.
     pub(crate) fn over(self, input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        let properties = match self {
-            Order::Kept if input.properties().output_ordering().is_none() => return Arc::clone(input),
-            Order::Kept => Arc::clone(input.properties()),
-            Order::Hidden => one_stream(input.schema()),
+        let any: &dyn std::any::Any = input.as_ref();
+        let sort = any.downcast_ref::<SortExec>().map(SortExec::expr);
+        let (order, properties) = match self {
+            Order::Kept => match sort.or(input.properties().output_ordering()) {
+                None => return Arc::clone(input),
+                order => (order.cloned(), Arc::clone(input.properties())),
+            },
+            Order::Hidden => (None, one_stream(input.schema())),
         };
-        let order = properties.output_ordering().cloned();
         Node::plan(InOrderRows { input: Arc::clone(input), order, properties })
     }
 }

@@ -12,9 +12,12 @@ use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Volatility};
+use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
+use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -36,11 +39,55 @@ pub(crate) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             rules.push(Arc::new(InnerFirst(PushDownFilter::new())));
             // Before columns that nobody needs any more are left out, between the two nodes that it looks at.
             rules.push(Arc::new(FirstRows));
+        } else if rule.name() == EliminateCrossJoin::new().name() {
+            rules.push(Arc::new(OneEquality(EliminateCrossJoin::new())));
+        } else if rule.name() == ExtractEquijoinPredicate::new().name() {
+            rules.push(Arc::new(OneEquality(ExtractEquijoinPredicate::new())));
         } else {
             rules.push(rule);
         }
     }
     rules
+}
+
+/// A join on `a IS NOT DISTINCT FROM b` gets no keys of `=` beside that later, for which NULLs would be equal, too: neither of its own conditions, nor where joins
+/// are put together anew.
+#[derive(Debug)]
+struct OneEquality<R>(R);
+
+fn has_equal_nulls(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Join(join)
+        if join.join_type == JoinType::Inner && join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty())
+}
+
+impl OptimizerRule for OneEquality<EliminateCrossJoin> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if plan.exists(|node| Ok(has_equal_nulls(node)))? {
+            return Ok(Transformed::no(plan));
+        }
+        self.0.rewrite(plan, config)
+    }
+}
+
+impl OptimizerRule for OneEquality<ExtractEquijoinPredicate> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if has_equal_nulls(&plan) {
+            return Ok(Transformed::no(plan));
+        }
+        self.0.rewrite(plan, config)
+    }
 }
 
 #[derive(Debug)]

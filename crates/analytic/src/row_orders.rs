@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
-use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::limit::GlobalLimitExec;
 
 use crate::in_order::Order;
@@ -18,6 +19,9 @@ use crate::in_order::Order;
 /// A join's rows are said to be sorted as those of the input that is gone through, and among equal ones as those that were gathered: but two rows of the first may be equal in that, and
 /// each has its own partners. So what is gathered has no order there. And a sort that somebody asks for is made below an OFFSET, which then passes over other rows, and its LIMIT over too
 /// many: so what stands above asks for the order that there is, or for none.
+///
+/// And what is known of the values of an outer join's input, as that `c` is 'B' behind `LEFT JOIN r ON … AND r.c = 'B'`, DataFusion takes for known of the join's rows, where NULLs stand
+/// beside it, and sorts by no such column: so nothing is known of that input there.
 #[derive(Debug)]
 pub(crate) struct RowOrders;
 
@@ -33,11 +37,24 @@ impl PhysicalOptimizerRule for RowOrders {
                 let order = if is_sorted { Order::Kept } else { Order::Hidden };
                 return Ok(Transformed::yes(order.over(&node)));
             }
-            let Some(join) = any.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
-            if !may_be_sorted(join.left())? {
+            let hash = any.downcast_ref::<HashJoinExec>();
+            let loops = any.downcast_ref::<NestedLoopJoinExec>();
+            let (left, right, kind) = match (hash, loops) {
+                (Some(join), _) => (join.left(), join.right(), *join.join_type()),
+                (_, Some(join)) => (join.left(), join.right(), *join.join_type()),
+                _ => return Ok(Transformed::no(node)),
+            };
+            let left_is_hidden = (hash.is_some() && may_be_sorted(left)?)
+                || (matches!(kind, JoinType::Right | JoinType::Full) && is_told_values(left));
+            let right_is_hidden = matches!(kind, JoinType::Left | JoinType::Full) && is_told_values(right);
+            if !left_is_hidden && !right_is_hidden {
                 return Ok(Transformed::no(node));
             }
-            let inputs = vec![Order::Hidden.over(join.left()), Arc::clone(join.right())];
+            let input = |plan: &Arc<dyn ExecutionPlan>, is_hidden: bool| match is_hidden {
+                true => Order::Hidden.over(plan),
+                false => Arc::clone(plan),
+            };
+            let inputs = vec![input(left, left_is_hidden), input(right, right_is_hidden)];
             Ok(Transformed::yes(replace_children_if_necessary(node, inputs)?))
         })
         .data()
@@ -56,4 +73,9 @@ fn may_be_sorted(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
         let asks = node.required_input_ordering().iter().any(Option::is_some);
         Ok(asks || node.properties().output_ordering().is_some())
     })
+}
+
+/// Whether some columns are known to be the same in all rows, or equal to each other.
+fn is_told_values(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.properties().equivalence_properties().eq_group().iter().next().is_some()
 }

@@ -433,3 +433,9 @@ select s.x from parent p left join lateral (select c.id as x from child c where 
 select q.id, s.x from (select id, name, price from parent where id < 15 order by price desc limit 9) q left join lateral (select c.id as x from child c where c.parent_id = q.id order by c.id limit 1) s on true where q.name <> 'p9' order by q.price limit 3;
 select q.id, s.x, (select z.id from child z where z.parent_id = q.id order by z.id desc limit 1) from parent q left join lateral (select c.id as x from child c where c.parent_id = q.id order by c.id limit 1) s on true where q.name <> 'p9' order by q.price limit 3;
 select p.id, sum(p.id) over (order by p.id) as s, (select c.id from child c where c.parent_id = p.id order by c.id limit 1) as x from parent p where p.id > 5 order by p.id desc limit 2;
+select c.id, p.id from parent p left join child c on c.parent_id = p.id and c.id = 5 order by c.id, p.id limit 3;
+select row_number() over (partition by c.id order by p.id), p.id from parent p left join child c on c.parent_id = p.id and c.id = 5 where p.id > 16 order by p.id;
+select distinct on (c.id) c.id, p.id from parent p left join child c on c.parent_id = p.id and c.id = 5 order by c.id, p.id desc;
+select count(distinct name) from parent where name = 'nobody';
+select count(distinct x) from (select 5 as x from parent where id < 0) s;
+select q.id, count(*) over () from (values (1, null::int, null::int), (2, 1, 1), (3, null, 5)) as p(id, a, b) join (values (1, null::int, null::int), (2, 1, 1), (3, null, 6)) as q(id, a, b) on q.a is not distinct from p.a where p.b = q.b;
