@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use base::{ByteCount, Nanos, SqlState, TenantId};
 use env::{Device, DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
-use support::{ADMIN_PASSWORD, Client, TestServer, eventually};
+use support::{ADMIN_PASSWORD, Client, TestServer};
 
 /// Linux's numbers of the errors.
 const EIO: i32 = 5;
@@ -62,10 +62,6 @@ struct FailingDisk {
     data: Faults,
     /// Of the other tenants' data files.
     others: Faults,
-    /// How long the removal of a data file takes besides.
-    remove_ms: Arc<AtomicU64>,
-    /// Removals under way.
-    removing: Arc<AtomicU64>,
 }
 
 struct FailingFile {
@@ -82,8 +78,7 @@ impl FailingDisk {
     fn env() -> (Env, FailingDisk) {
         let mut env = Env::real_on_epoll();
         let (log, data, others) = (Faults::default(), Faults::default(), Faults::default());
-        let (remove_ms, removing) = (Arc::default(), Arc::default());
-        let disk = FailingDisk { disk: env.disk.clone(), log, data, others, remove_ms, removing };
+        let disk = FailingDisk { disk: env.disk.clone(), log, data, others };
         env.disk = Arc::new(disk.clone());
         (env, disk)
     }
@@ -109,14 +104,7 @@ impl Disk for FailingDisk {
         self.disk.list(dir)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
-        if path.extension().is_none_or(|extension| extension != "rowhouse") {
-            return self.disk.remove(path);
-        }
-        self.removing.fetch_add(1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(self.remove_ms.load(Ordering::SeqCst)));
-        let removed = self.disk.remove(path);
-        self.removing.fetch_sub(1, Ordering::SeqCst);
-        removed
+        self.disk.remove(path)
     }
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         self.disk.remove_dir_all(path)
@@ -284,39 +272,6 @@ fn tenants_have_their_last_checkpoints_side_by_side() {
     drop(server);
     let most = disk.others.syncing_most.load(Ordering::SeqCst);
     assert!(most >= 2, "{most} at a time");
-}
-
-#[test]
-fn others_have_their_turns_while_a_large_file_is_removed() {
-    let (env, disk) = FailingDisk::env();
-    let server = TestServer::in_env(&env, |config| config.workers = Some(1));
-    server.create_tenant("acme");
-    server.create_tenant("other");
-    let mut other = server.connect("other", "other", "pw").unwrap();
-    let mut admin = server.admin("rowhouse");
-    disk.remove_ms.store(3000, Ordering::SeqCst);
-    admin.start_query("DROP TENANT acme");
-    eventually("its file is being removed", || disk.removing.load(Ordering::SeqCst) == 1);
-    assert!(other.is_alive());
-    assert_eq!(disk.removing.load(Ordering::SeqCst), 1, "it did not wait for that");
-    assert_eq!(admin.answer().error, None);
-}
-
-#[test]
-fn others_have_their_turns_while_a_file_is_made() {
-    let (env, disk) = FailingDisk::env();
-    let server = TestServer::in_env(&env, |config| config.workers = Some(1));
-    server.create_tenant("acme");
-    let mut acme = server.connect("acme", "acme", "pw").unwrap();
-    let mut admin = server.admin("rowhouse");
-    disk.others.sync_ms.store(3000, Ordering::SeqCst);
-    admin.start_query("CREATE TENANT other");
-    eventually("its file is being made", || disk.others.syncing.load(Ordering::SeqCst) == 1);
-    let begun = Instant::now();
-    assert!(acme.is_alive());
-    assert!(begun.elapsed() < Duration::from_secs(2), "it waited for the sync");
-    disk.others.sync_ms.store(0, Ordering::SeqCst);
-    assert_eq!(admin.answer().error, None);
 }
 
 /// Repeats a statement, in a new session each time, until it succeeds; before that it may fail with `states` only.

@@ -8,7 +8,6 @@
 //! from memory, its sessions end with 57P02, and it reopens from its root and the durable log.
 
 mod checkpointing;
-mod files;
 mod leaving;
 mod reclaiming;
 mod room;
@@ -37,7 +36,7 @@ use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::checkpoints::Pace;
 use crate::tenants::home_log::HomeLog;
-use crate::tenants::maintenance::read_logs_for;
+use crate::tenants::maintenance::{aside, read_logs_for};
 use crate::tenants::moving::MoveState;
 use crate::tenants::statement_times::StatementTimes;
 use crate::tenants::{StatementLimits, StatementTable};
@@ -597,6 +596,26 @@ impl Home {
         }
     }
 
+    /// Makes the tenant's data file; the tenant stays closed. Callable from any thread; after `Ok` it survives power
+    /// loss.
+    ///
+    /// # Errors
+    /// 53100, 58030 and the like: no file is left.
+    pub(crate) async fn create(self: &Arc<Home>, owner: String, verifier: Option<String>) -> SqlResult<()> {
+        self.check_space()?;
+        let home = self.clone();
+        let task = self.spawn(async move {
+            let (env, path) = (home.env.clone(), home.path.clone());
+            let made = Tenant::create(&env, &path, home.id, &owner, verifier.as_deref()).await;
+            made.map(drop).map_err(|error| {
+                let _ = env.disk.remove(&path);
+                let state = if error.is_full_disk() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+                SqlError::new(state, format!("cannot create the tenant: {error}"))
+            })
+        });
+        task.await.unwrap_or_else(|| Err(SqlError::internal("creating the tenant did not finish")))
+    }
+
     fn opened(&self, state: &mut State, mut tenant: Tenant) {
         let now = env::now();
         self.keep_memory_promise(&mut tenant);
@@ -778,6 +797,43 @@ impl Home {
             let is_free = !state.checkpointing || state.settling;
             (state.tenant.is_some() && is_free).then_some((state.logged, state.checkpointed_at))
         })
+    }
+
+    /// Drops the tenant's memory and its file. Callable from any thread.
+    ///
+    /// # Errors
+    /// 58030 if the file cannot be removed; the tenant is gone all the same.
+    pub(crate) async fn remove(self: &Arc<Home>) -> SqlResult<()> {
+        let home = self.clone();
+        let task = self.spawn(async move {
+            home.hurry_checkpoint();
+            while home.cell.with(|state| state.checkpointing) || home.phase.load(Ordering::Relaxed) == OPENING
+            {
+                env::sleep(Nanos::from_millis(1)).await;
+            }
+            let tenant = home.cell.with(|state| {
+                home.set_phase(state, DROPPED);
+                state.tenant.take()
+            });
+            if let Some(tenant) = tenant {
+                tenant.free().await;
+            }
+            let shared = home.shared()?;
+            let (disk, path) = (shared.env.disk.clone(), home.path.clone());
+            // Giving back the blocks of a large file takes the kernel a while, and the worker has others to serve.
+            let remove = move || match disk.remove(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                _ => path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)),
+            };
+            let removed = aside(&shared.env, &shared.workers[0].handle, "remove-file", remove).await;
+            // No await follows, which would have the tenant known again.
+            home.residence.vacate();
+            removed.and_then(|removed| removed).map_err(|error| {
+                let what = format!("cannot remove {}: {error}", home.path.display());
+                SqlError::new(SqlState::IO_ERROR, what)
+            })
+        });
+        task.await.unwrap_or_else(|| Err(SqlError::internal("dropping the tenant did not finish")))
     }
 
     /// Closes the tenant if its data file failed in a way that leaves in doubt what of it is durable, so that it is opened at the
