@@ -165,10 +165,10 @@ impl Interleaved {
         let of = |value: fn(&Window) -> Option<f64>| {
             stats::median(&self.windows(rule).iter().filter_map(value).collect::<Vec<_>>())
         };
-        let costs = stats::summary(&self.costs(rule));
         let cost = if rule == 0 {
             "–".into()
         } else {
+            let costs = stats::summary(&self.costs(rule));
             format!(
                 "{} ({} to {})",
                 percent(costs.median, true),
@@ -218,6 +218,13 @@ mod tests {
             first: first.iter().map(|us| window(*us)).collect(),
             others,
         }
+    }
+
+    #[test]
+    fn the_rule_that_others_are_held_against_has_no_cost() {
+        let measured = interleaved(&[100.0; 6], &[101.0; 5]);
+        assert_eq!(measured.cells(0)[1], "–");
+        assert!(measured.cells(1)[1].contains('1'), "{:?}", measured.cells(1));
     }
 
     fn outcome(first: &[f64], other: &[f64]) -> Outcome {
