@@ -267,21 +267,16 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
     if memory == Memory::Spilling {
         rules.push(Arc::new(MergeJoins) as _);
     }
-    let (mut outermost_order, mut orders_are_right) = (None, false);
     for rule in PhysicalOptimizer::new().rules {
-        match rule.name() {
-            // Of `WHERE a = 5` it counts one distinct `a`, as of a column that is the same in all rows, also where there may be no row.
-            "aggregate_statistics" => {}
-            // Notes by which columns the answer is to be sorted: once it is seen to that none is thought to be the same in all rows.
-            "OutputRequirements" if !orders_are_right => outermost_order = Some(rule),
-            "join_selection" => {
-                rules.push(rule);
-                rules.push(Arc::new(KeptLeft));
-                rules.push(Arc::new(RowOrders));
-                rules.extend(outermost_order.take());
-                orders_are_right = true;
-            }
-            _ => rules.push(rule),
+        // Of `WHERE a = 5` it counts one distinct `a`, as of a column that is the same in all rows, also where there may be no row.
+        if rule.name() == "aggregate_statistics" {
+            continue;
+        }
+        let chooses_inputs = rule.name() == "join_selection";
+        rules.push(rule);
+        if chooses_inputs {
+            rules.push(Arc::new(KeptLeft));
+            rules.push(Arc::new(RowOrders));
         }
     }
     if memory == Memory::Spilling {
