@@ -1,14 +1,12 @@
 //! Who pays for what is read and written.
 
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::limits::IO_UNIT;
 use base::{ByteCount, TenantId, VolumeNo};
 
-use crate::{Device, DirEntry, DirLock, Disk, Env, File, OpenMode};
+use crate::Env;
 
 /// One tenant's I/O on one volume. All files opened through [`Env::charging`] with it are charged to it: by the gate of the
 /// thread's reactor, if it has one ([`crate::IoGate`]); what other threads do is counted here until somebody fetches it.
@@ -60,52 +58,8 @@ impl Env {
     /// The same machine, on which every file opened from now on is charged to `account`.
     #[must_use]
     pub fn charging(&self, account: &Arc<IoAccount>) -> Env {
-        let disk = ChargingDisk { disk: self.disk.clone(), account: account.clone() };
-        Env { disk: Arc::new(disk), ..self.clone() }
-    }
-}
-
-/// A disk whose files are charged to somebody. Names are free of charge.
-struct ChargingDisk {
-    disk: Arc<dyn Disk>,
-    account: Arc<IoAccount>,
-}
-
-impl Disk for ChargingDisk {
-    fn open(&self, path: &Path, mode: OpenMode, direct: bool) -> io::Result<File> {
-        Ok(self.disk.open(path, mode, direct)?.charged_to(&self.account))
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_dir_all(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_dir(path)
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.exists(path)
-    }
-    fn free_space(&self, path: &Path) -> io::Result<ByteCount> {
-        self.disk.free_space(path)
-    }
-    fn device_of(&self, path: &Path) -> io::Result<Device> {
-        self.disk.device_of(path)
-    }
-    fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
-        self.disk.lock_exclusive(path)
-    }
-    fn write_small_atomic(&self, path: &Path, bytes: &[u8], unix_mode: u32) -> io::Result<()> {
-        self.disk.write_small_atomic(path, bytes, unix_mode)
+        let account = account.clone();
+        // Names are free of charge.
+        self.opening(move |disk, path, mode, direct| Ok(disk.open(path, mode, direct)?.charged_to(&account)))
     }
 }

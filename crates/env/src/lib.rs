@@ -17,6 +17,7 @@ mod io_account;
 mod io_buf;
 mod memory;
 mod net;
+mod opening;
 pub mod reactor;
 mod real;
 pub mod sim;

@@ -6,12 +6,11 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::ByteCount;
 use base::limits::PAGE_SIZE;
-use env::{Device, DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
+use env::{Env, File, FileOps, OpenMode};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -25,16 +24,15 @@ pub(crate) fn over(env: &Env, path: &Path) -> io::Result<Env> {
     let written = Mutex::new(Written { pages: Vec::new(), len });
     let layer = Arc::new(Layer { file, file_len: len, scratch: tempfile::tempfile()?, written });
     // The file has no descriptor, which io_uring would want.
-    let mut over = Env::real_on_epoll();
-    over.disk = Arc::new(ScratchDisk { disk: env.disk.clone(), path: path.to_owned(), layer });
-    Ok(over)
-}
-
-/// A disk on which one file is a [`Layer`], whoever opens it.
-struct ScratchDisk {
-    disk: Arc<dyn Disk>,
-    path: PathBuf,
-    layer: Arc<Layer>,
+    let mut machine = Env::real_on_epoll();
+    machine.disk = env.disk.clone();
+    let layered = path.to_owned();
+    Ok(machine.opening(move |disk, path, mode, direct| {
+        if path == layered && mode != OpenMode::CreateNew {
+            return Ok(File::new(layer.clone()));
+        }
+        disk.open(path, mode, direct)
+    }))
 }
 
 struct Layer {
@@ -124,48 +122,6 @@ impl FileOps for Layer {
     }
     fn is_direct(&self) -> bool {
         false
-    }
-}
-
-impl Disk for ScratchDisk {
-    fn open(&self, path: &Path, mode: OpenMode, direct: bool) -> io::Result<File> {
-        if path == self.path && mode != OpenMode::CreateNew {
-            return Ok(File::new(self.layer.clone()));
-        }
-        self.disk.open(path, mode, direct)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_dir_all(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.exists(path)
-    }
-    fn free_space(&self, path: &Path) -> io::Result<ByteCount> {
-        self.disk.free_space(path)
-    }
-    fn device_of(&self, path: &Path) -> io::Result<Device> {
-        self.disk.device_of(path)
-    }
-    fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
-        self.disk.lock_exclusive(path)
-    }
-    fn write_small_atomic(&self, path: &Path, bytes: &[u8], unix_mode: u32) -> io::Result<()> {
-        self.disk.write_small_atomic(path, bytes, unix_mode)
     }
 }
 

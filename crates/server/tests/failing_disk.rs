@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{ByteCount, Nanos, SqlState, TenantId};
-use env::{Device, DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
+use env::{Env, File, FileOps};
 use support::{ADMIN_PASSWORD, Client, TestServer};
 
 /// Linux's numbers of the errors.
@@ -55,9 +55,8 @@ impl Faults {
 }
 
 /// The machine's disk, but for log segments and one tenant's data file while an error is set.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct FailingDisk {
-    disk: Arc<dyn Disk>,
     log: Faults,
     data: Faults,
     /// Of the other tenants' data files.
@@ -76,62 +75,27 @@ fn failing_file() -> String {
 
 impl FailingDisk {
     fn env() -> (Env, FailingDisk) {
-        let mut env = Env::real_on_epoll();
-        let (log, data, others) = (Faults::default(), Faults::default(), Faults::default());
-        let disk = FailingDisk { disk: env.disk.clone(), log, data, others };
-        env.disk = Arc::new(disk.clone());
-        (env, disk)
+        let failing = FailingDisk::default();
+        let faulty = failing.clone();
+        let env = Env::real_on_epoll().opening(move |disk, path, mode, _| {
+            let (file, faults) = (disk.open(path, mode, false)?, faulty.faults_of(path));
+            Ok(File::new(Arc::new(FailingFile { file, faults })))
+        });
+        (env, failing)
     }
 
-    fn fail_log(&self, errno: i32) {
-        self.log.write.store(errno, Ordering::SeqCst);
-    }
-}
-
-impl Disk for FailingDisk {
-    fn open(&self, path: &Path, mode: OpenMode, _: bool) -> io::Result<File> {
-        let file = self.disk.open(path, mode, false)?;
-        let faults = match path.extension().and_then(|extension| extension.to_str()) {
+    fn faults_of(&self, path: &Path) -> Faults {
+        match path.extension().and_then(|extension| extension.to_str()) {
             // A segment is opened before it has its name.
             Some("redo" | "new") => self.log.clone(),
             _ if path.ends_with(failing_file()) => self.data.clone(),
             Some("rowhouse") => self.others.clone(),
             _ => Faults::default(),
-        };
-        Ok(File::new(Arc::new(FailingFile { file, faults })))
+        }
     }
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_dir_all(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.exists(path)
-    }
-    fn free_space(&self, path: &Path) -> io::Result<ByteCount> {
-        self.disk.free_space(path)
-    }
-    fn device_of(&self, path: &Path) -> io::Result<Device> {
-        self.disk.device_of(path)
-    }
-    fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
-        self.disk.lock_exclusive(path)
-    }
-    fn write_small_atomic(&self, path: &Path, bytes: &[u8], unix_mode: u32) -> io::Result<()> {
-        self.disk.write_small_atomic(path, bytes, unix_mode)
+
+    fn fail_log(&self, errno: i32) {
+        self.log.write.store(errno, Ordering::SeqCst);
     }
 }
 
