@@ -1,5 +1,6 @@
-//! `ALTER COLUMN … TYPE`: a longer `varchar` only changes the definition, anything else rewrites the table. All columns of a statement get their
-//! types in one go, so that each new value is made of the row as it was. What that does to foreign keys is checked behind it.
+//! `ALTER COLUMN … TYPE`: a type that stores all the values alike, as a longer `varchar`, only changes the definition; any other rewrites the table.
+//! All columns of a statement get their types in one go, so that each new value is made of the row as it was. What that does to foreign keys is
+//! checked behind it.
 
 use std::sync::Arc;
 
@@ -12,7 +13,9 @@ use super::column;
 use super::constraint::{bind_check, scope_of, violated};
 use super::names::Names;
 use crate::MemoryBound;
-use crate::expr::{BindContext, BoundExpr, EvalCtx, ParamTypes, bind_expr, coerce, eval, eval_bool};
+use crate::expr::{
+    BindContext, BoundExpr, EvalCtx, ParamTypes, bind_expr, coerce, eval, eval_bool, fold_ident,
+};
 use crate::memory_bound::value_memory;
 use crate::parse::parse_expression;
 use crate::session::{Home, Pause, Session};
@@ -49,7 +52,8 @@ pub(super) fn run(
         refuse_views(names, table, *position)?;
         let new = &mut altered.columns[*position];
         (new.ty, new.typmod) = (ty, typmod);
-        if using.is_none() && old.ty == ty && keeps_values(old.ty, old.typmod, typmod) {
+        let says_nothing = using.is_none_or(|using| is_cast_of(names, using, old, ty, typmod));
+        if says_nothing && keeps_values(old, ty, typmod) {
             continue;
         }
         conversion.columns.push((*position, converted(names, table, *position, *using, ty, typmod)?));
@@ -152,17 +156,41 @@ fn identity_sequence(
     Ok(Some(super::sequence::altered(session, home, sequence, Some(ty), &[])?))
 }
 
-/// Whether every value of the old modifier is one of the new.
-fn keeps_values(ty: PgType, old: TypeMod, new: TypeMod) -> bool {
-    if old == new {
+/// Whether every value of the column is one of the type, and is stored alike in both.
+fn keeps_values(column: &Column, ty: PgType, typmod: TypeMod) -> bool {
+    let old = column.typmod;
+    if (column.ty, old) == (ty, typmod) {
         return true;
     }
-    match ty {
-        PgType::Varchar => {
-            new.is_none() || matches!((old.as_length(), new.as_length()), (Some(a), Some(b)) if a <= b)
+    match (column.ty, ty) {
+        (PgType::Text | PgType::Varchar, PgType::Text | PgType::Varchar) => {
+            typmod.is_none() || matches!((old.as_length(), typmod.as_length()), (Some(a), Some(b)) if a <= b)
         }
-        PgType::Numeric => new == TypeMod::NONE,
+        (PgType::Numeric, PgType::Numeric) => match (old.as_numeric(), typmod.as_numeric()) {
+            (_, None) => true,
+            (Some((a, scale)), Some((b, new_scale))) => scale == new_scale && a <= b,
+            (None, Some(_)) => false,
+        },
         _ => false,
+    }
+}
+
+/// Whether USING says what is done without it: the column, or a cast of it to its new type.
+fn is_cast_of(names: &Names, using: &ast::Expr, column: &Column, ty: PgType, typmod: TypeMod) -> bool {
+    let mut expr = using;
+    loop {
+        match expr {
+            ast::Expr::Nested(inner) => expr = inner,
+            ast::Expr::Cast {
+                kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+                expr: inner,
+                data_type,
+                array: false,
+                format: None,
+            } if names.type_of(data_type).is_ok_and(|found| found == (ty, typmod)) => expr = inner,
+            ast::Expr::Identifier(ident) => return column.name == fold_ident(ident).as_str(),
+            _ => return false,
+        }
     }
 }
 

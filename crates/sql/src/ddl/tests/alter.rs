@@ -248,6 +248,48 @@ fn columns_change_their_types_at_once() {
 }
 
 #[test]
+fn a_type_that_has_all_the_values_rewrites_no_row() {
+    let before = "create table t (id int primary key, a varchar(5) default 'x', b text, c numeric(6, 2), d varchar(5) unique);
+                  insert into t values (1, 'abc', 'b', 12.34, 'k')";
+    let tree = |bench: &Bench| bench.catalog().tables().find(|t| t.name == "t").expect("the table exists").tree;
+    for (alter, is_kept) in [
+        ("alter a type text", true),
+        ("alter a type varchar(9) using a::varchar(9)", true),
+        ("alter a type text using (cast(\"a\" as text))", true),
+        ("alter b type varchar, alter d type text using d", true),
+        ("alter c type numeric(8, 2) using c::numeric(8, 2)", true),
+        ("alter c type numeric", true),
+        ("alter a type varchar(4)", false),
+        ("alter b type varchar(5)", false),
+        ("alter c type numeric(8, 3)", false),
+        ("alter a type varchar(9) using b::varchar(9)", false),
+        ("alter a type varchar(9) using a::varchar(2)", false),
+        ("alter a type text using upper(a)", false),
+        ("alter d type char(9)", false),
+    ] {
+        let (mut bench, mut session) = after(before);
+        let old = tree(&bench);
+        bench.run(&mut session, &format!("alter table t {alter}"));
+        assert_eq!(tree(&bench) == old, is_kept, "{alter}");
+        if is_kept {
+            let shown = bench.run(&mut session, "select id, a, b, c, d from t where d = 'k'").lines();
+            assert_eq!(shown, ["1|abc|b|12.34|k"], "{alter}");
+            let taken = bench.fail(&mut session, "insert into t (id, d) values (2, 'k')");
+            assert_eq!(taken.state().as_str(), "23505", "{alter}");
+        }
+    }
+    let longer = format!("{before}; alter table t alter a type varchar(9) using a::varchar(9)");
+    assert_eq!(
+        rows(&longer, "insert into t (id, a) values (2, 'abcdefghi') returning a"),
+        ["abcdefghi"]
+    );
+    assert_eq!(
+        failure(&longer, "insert into t (id, a) values (3, 'abcdefghij')"),
+        "22001 value too long for type character varying(9)"
+    );
+}
+
+#[test]
 fn a_new_type_keeps_the_checks() {
     let sql = "create table t (a numeric(4, 2) check (a < 10), b int constraint c check (b > 0)); insert into t values (9.99, 1)";
     let violated =
