@@ -153,8 +153,10 @@ fn dependencies(names: &Names, query: &ast::Query, accesses: &[RelationAccess]) 
             Some(Relation::View(view)) => view.columns.iter().map(|c| c.name.as_str()).collect(),
             _ => continue,
         };
+        let are_renamed = catalog.relation(object).is_some_and(|r| mentioned.renamed.contains(r.name()));
+        let all = mentioned.all || are_renamed;
         for (position, name) in columns.iter().enumerate() {
-            if !name.is_empty() && (mentioned.all || mentioned.names.contains(*name)) {
+            if !name.is_empty() && (all || mentioned.names.contains(*name)) {
                 found.push(Dependency { object, column: Some(position) });
             }
         }
@@ -167,6 +169,8 @@ struct Mentioned {
     /// `*`, or a join that finds its columns by itself.
     all: bool,
     names: FxHashSet<String>,
+    /// Relations whose columns FROM gives other names, by their places: their own are mentioned nowhere.
+    renamed: FxHashSet<String>,
 }
 
 impl Visitor for Mentioned {
@@ -215,10 +219,19 @@ impl Mentioned {
         }
     }
 
-    /// Those of joins in parentheses.
+    /// Those of joins in parentheses, and the columns that an alias gives other names.
     fn joins_within(&mut self, factor: &ast::TableFactor) {
-        if let ast::TableFactor::NestedJoin { table_with_joins, .. } = factor {
-            self.joins(table_with_joins);
+        let renames = |alias: &Option<ast::TableAlias>| alias.as_ref().is_some_and(|a| !a.columns.is_empty());
+        match factor {
+            ast::TableFactor::NestedJoin { table_with_joins, alias } => {
+                self.all |= renames(alias);
+                self.joins(table_with_joins);
+            }
+            ast::TableFactor::Table { name, alias, .. } if renames(alias) => {
+                let own = name.0.last().and_then(|part| part.as_ident());
+                self.renamed.extend(own.map(fold_ident));
+            }
+            _ => {}
         }
     }
 

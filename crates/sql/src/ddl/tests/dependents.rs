@@ -210,6 +210,30 @@ fn a_view_needs_the_columns_that_join_within_parentheses() {
 }
 
 #[test]
+fn a_view_needs_the_columns_that_its_from_gives_other_names() {
+    let tables = "create table t (a int, b int); create table u (c int)";
+    for query in [
+        "select x from t as s (x)",
+        "select * from t s (x, y)",
+        "select c from u join t as s (x) on s.x = u.c",
+        "select c from u where c in (select x from t as s (x))",
+    ] {
+        let before = format!("{tables}; create view v as {query}");
+        check(
+            &before,
+            "alter table t drop column a",
+            "2BP01 cannot drop column a of table t because other objects depend on it",
+            "view v depends on column a of table t",
+            "drop cascades to view v",
+        );
+        assert_eq!(
+            failure(&before, "alter table t alter a type text"),
+            "0A000 cannot alter type of a column used by a view or rule"
+        );
+    }
+}
+
+#[test]
 fn a_foreign_key_of_a_table_to_itself_needs_the_column_that_it_refers_to() {
     let before = "create table t (id int primary key, parent int references t, v text); insert into t values (1, 1, 'a')";
     let error = "2BP01 cannot drop column id of table t because other objects depend on it";
