@@ -291,6 +291,13 @@ impl SqlError {
         self
     }
 
+    /// The same report for one who may not see the values that its detail shows.
+    #[must_use]
+    pub fn without_detail(mut self) -> SqlError {
+        self.0.detail = None;
+        self
+    }
+
     /// Turns a location into a position in `sql`, the text it was counted in. A position that is set already stays.
     #[must_use]
     pub fn located_in(mut self, sql: &str) -> SqlError {

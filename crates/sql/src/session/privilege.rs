@@ -82,6 +82,29 @@ impl Session {
         }
     }
 
+    /// The error of a statement, without the values of a row that it shows where the statement changes rows which the role may not read: it could
+    /// have any row shown by a change that fails.
+    pub(super) fn without_unread(&self, home: &Home<'_>, planned: &Planned, error: SqlError) -> SqlError {
+        let shows_row = matches!(
+            error.state(),
+            SqlState::NOT_NULL_VIOLATION
+                | SqlState::FOREIGN_KEY_VIOLATION
+                | SqlState::UNIQUE_VIOLATION
+                | SqlState::CHECK_VIOLATION
+        );
+        let catalog = self.peek_catalog(home);
+        let is_unread = |access: &RelationAccess| {
+            let changed = [Privileges::UPDATE, Privileges::DELETE];
+            access.as_role.is_none()
+                && changed.iter().any(|one| access.privileges.contains(*one))
+                && !self.may(catalog, self.role(), access.relation, Privileges::SELECT)
+        };
+        match shows_row && planned.bound.accesses.iter().any(is_unread) {
+            true => error.without_detail(),
+            false => error,
+        }
+    }
+
     fn may(&self, catalog: &Catalog, role: Oid, relation: Oid, privileges: Privileges) -> bool {
         if self.is_administrator() && role == self.role() {
             return true;

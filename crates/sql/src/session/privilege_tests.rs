@@ -193,6 +193,37 @@ fn a_view_is_made_by_who_may_name_what_it_reads_and_read_by_who_owns_it_may() {
 }
 
 #[test]
+fn errors_show_no_values_of_rows_that_may_be_changed_and_not_read() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(
+        &mut owner,
+        "create role clerk login; create table t (id int primary key, secret text not null check (secret <> ''), n int unique);
+         create table u (t_id int references t); insert into t values (1, 'hidden', 7), (2, 'too', 8); insert into u values (1);
+         grant insert, update, delete on t to clerk",
+    );
+    let mut clerk = bench.session_of("clerk");
+    let changes = [
+        ("update t set secret = null", "23502"),
+        ("update t set secret = ''", "23514"),
+        ("update t set n = 9", "23505"),
+        ("delete from t", "23503"),
+    ];
+    for (sql, state) in changes {
+        let error = bench.fail(&mut clerk, sql);
+        assert_eq!((error.state().to_string().as_str(), error.detail()), (state, None), "{sql}");
+    }
+    // Its own values it knows.
+    let error = bench.fail(&mut clerk, "insert into t values (1, 'mine', 9)");
+    assert_eq!(error.detail(), Some("Key (id)=(1) already exists."));
+    bench.run(&mut owner, "grant select on t to clerk");
+    for (sql, state) in changes {
+        let error = bench.fail(&mut clerk, sql);
+        assert_eq!((error.state().to_string().as_str(), error.detail().is_some()), (state, true), "{sql}");
+    }
+}
+
+#[test]
 fn a_sequence_among_tables_is_given_what_sequences_have() {
     let mut bench = Bench::new();
     let mut owner = bench.session();

@@ -512,7 +512,10 @@ impl Session {
             home.tenant.release_pages(&open.txn);
             return Ok(None);
         }
-        Err(pause)
+        Err(match pause {
+            Pause::Error(error) => self.without_unread(home, planned, error).into(),
+            pause => pause,
+        })
     }
 
     /// Sees to it that the rows a change is given are in memory: those from its slice's first one on, else all. False where they are more
