@@ -142,7 +142,7 @@ pub(super) fn validate(
     }
     if let Some(check) = table.checks.iter().find(|check| check.name == name) {
         if !check.validated {
-            // The lock comes first: no row comes in behind the look.
+            // The lock comes first. Of what comes in behind the look whoever writes it checks the constraint.
             session.ddl(home, |ddl| ddl.set_check_validated(table.oid, check.oid))?;
             let bound = bind_check(names, table, &parse_expression(&check.expression)?)?;
             check_rows(session, home, table, &bound, check.oid)?;

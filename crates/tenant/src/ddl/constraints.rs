@@ -352,9 +352,11 @@ impl Ddl<'_> {
         Ok(())
     }
 
-    /// VALIDATE CONSTRAINT of a CHECK that the caller has found true for all rows.
+    /// VALIDATE CONSTRAINT of a CHECK that the caller finds true for all rows. Readers and writers go on: whoever changes a row of a table whose
+    /// CHECK is not valid yet checks it, whatever is changed of the row.
     pub fn set_check_validated(&mut self, table: Oid, check: Oid) -> Step<()> {
-        let mut table = self.open_table(table)?;
+        self.view.lock_table(table, TableLock::ShareUpdateExclusive, WaitPolicy::Wait)?;
+        let mut table = (*self.view.table(table)?).clone();
         let found = table.checks.iter_mut().find(|c| c.oid == check);
         found.expect("the caller found the constraint").validated = true;
         self.edit().put_table(table);

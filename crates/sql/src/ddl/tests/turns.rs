@@ -55,6 +55,36 @@ fn indexes_keys_and_checks_take_turns() {
 }
 
 #[test]
+fn nobody_waits_for_a_check_to_be_validated() {
+    let (mut bench, mut session) = large();
+    bench.run(
+        &mut session,
+        "alter table t add constraint c check (w >= 0) not valid; alter table t add constraint d check (w <> 900) not valid",
+    );
+    let validate = "alter table t validate constraint c";
+    assert!(matches!(bench.try_run(&mut session, validate), Err(crate::session::Pause::Yield)));
+    let mut other = bench.session();
+    bench.run(&mut other, "select w from t where id = 999; update t set id = -1 where id = 999");
+    bench.run(&mut other, "insert into t values (-2, 0, 0); update t set v = 0 where id = 1");
+    // Neither where the look has been nor where it comes to does a row break it.
+    for broken in ["update t set w = -1 where id = 1", "update t set id = -3, w = -1 where id = 998"] {
+        assert_eq!(bench.fail(&mut other, broken).state().as_str(), "23514", "{broken}");
+    }
+    bench.run(&mut session, validate);
+    let table = bench.catalog().tables().find(|table| table.name == "t").expect("made");
+    let valid: Vec<&str> = table.checks.iter().filter(|c| c.validated).map(|c| c.name.as_str()).collect();
+    assert_eq!(valid, ["c"]);
+    let error = loop {
+        match bench.try_run(&mut session, "alter table t validate constraint d") {
+            Err(crate::session::Pause::Yield) => {}
+            Err(crate::session::Pause::Error(error)) => break error,
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    };
+    assert_eq!(error.message(), "check constraint \"d\" of relation \"t\" is violated by some row");
+}
+
+#[test]
 fn what_is_gathered_of_all_rows_is_gathered_of_all() {
     let (mut bench, mut session) = large();
     bench.run(&mut session, "alter table t add column r double precision default random()");
