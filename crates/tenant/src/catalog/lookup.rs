@@ -321,6 +321,7 @@ impl Catalog {
     }
     pub(crate) fn remove_schema(&mut self, oid: Oid) {
         self.parts_len -= self.schemas.remove(&oid).map_or(0, |schema| schema.parts_len());
+        self.remove_comments(oid);
         let said = self.database();
         if said.default_acls.iter().any(|default| default.schema == Some(oid))
             || said.extensions.iter().any(|extension| extension.schema == oid)
@@ -379,9 +380,10 @@ impl Catalog {
         self.texts_len -= before.map_or(0, |text| text.len());
     }
 
-    /// Puts a table in or replaces it, with the names of its indexes.
+    /// Puts a table in or replaces it, with the names of its indexes. Comments on indexes and constraints that it had and has no more go.
     pub(crate) fn put_table(&mut self, mut table: Table) {
         table.refresh_layout();
+        self.remove_part_comments(table.oid, Some(&table));
         self.unlink(table.oid);
         let table = Arc::new(table);
         for (i, index) in table.indexes.iter().enumerate() {
@@ -400,6 +402,7 @@ impl Catalog {
     }
     /// Takes a relation out with its indexes, comments and statistics.
     pub(crate) fn remove_relation(&mut self, oid: Oid) {
+        self.remove_part_comments(oid, None);
         self.unlink(oid);
         self.remove_statistics(oid);
         self.remove_comments(oid);
@@ -409,6 +412,22 @@ impl Catalog {
             self.comments.range((oid, None)..=(oid, Some(usize::MAX))).map(|(k, _)| *k).collect();
         keys.into_iter().for_each(|(object, column)| self.put_comment(object, column, None));
         self.changed();
+    }
+
+    /// Takes away the comments on indexes and constraints of a table that `new` has not.
+    fn remove_part_comments(&mut self, oid: Oid, new: Option<&Table>) {
+        if self.comments.is_empty() {
+            return;
+        }
+        let Some(old) = self.table(oid) else { return };
+        let commented: Vec<Oid> = old.parts().filter(|part| self.comment(*part, None).is_some()).collect();
+        if commented.is_empty() {
+            return;
+        }
+        let kept: FxHashSet<Oid> = new.map(|table| table.parts().collect()).unwrap_or_default();
+        for part in commented.into_iter().filter(|part| !kept.contains(part)) {
+            self.put_comment(part, None, None);
+        }
     }
 
     fn link(&mut self, relation: Relation) {

@@ -239,6 +239,13 @@ impl Table {
         checks.chain(keys).chain(unique.map(|index| index.name.as_str()))
     }
 
+    /// Its indexes and constraints.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Oid> {
+        let indexes = self.indexes.iter().flat_map(|index| [Some(index.oid), index.constraint.map(|c| c.oid)]);
+        let checks = self.checks.iter().map(|check| check.oid);
+        indexes.flatten().chain(checks).chain(self.foreign_keys.iter().map(|key| key.oid))
+    }
+
     /// Brings the derived row layout in line with the columns; call after changing them.
     pub fn refresh_layout(&mut self) {
         self.layout = RowLayout::of(&self.columns);

@@ -16,6 +16,38 @@ fn a_view_shows_its_columns_under_its_own_names() {
 }
 
 #[test]
+fn comments_go_with_what_they_are_on() {
+    let before = "create schema s; create table s.p (id int primary key);
+        create table s.t (a int constraint k primary key, b int constraint u unique,
+            c int constraint c check (c > 0), d int constraint f references s.p);
+        create index i on s.t (c); comment on schema s is 'x';
+        comment on constraint k on s.t is 'x'; comment on constraint u on s.t is 'x'; comment on index s.k is 'x';
+        comment on constraint c on s.t is 'x'; comment on constraint f on s.t is 'x'; comment on index s.u is 'x';
+        comment on index s.i is 'x'";
+    for drop in [
+        "drop schema s cascade",
+        "comment on schema s is null; drop table s.t",
+        "comment on schema s is null; drop table s.p cascade; alter table s.t drop column a, drop column b, drop column c",
+        "comment on schema s is null; drop index s.i;
+         alter table s.t drop constraint k, drop constraint u, drop constraint c, drop constraint f",
+    ] {
+        let (mut bench, mut session) = after(before);
+        let catalog = bench.catalog();
+        let table = catalog.tables().find(|table| table.name == "t").expect("the table exists");
+        let indexes = table.indexes.iter().map(|index| index.oid);
+        let keys = table.indexes.iter().filter_map(|index| index.constraint).map(|key| key.oid);
+        let checks = table.checks.iter().map(|check| check.oid);
+        let foreign = table.foreign_keys.iter().map(|key| key.oid);
+        let all: Vec<base::Oid> =
+            indexes.chain(keys).chain(checks).chain(foreign).chain([table.schema]).collect();
+        assert!(all.iter().all(|object| catalog.comment(*object, None).is_some()));
+        bench.run(&mut session, drop);
+        let left = all.iter().filter(|object| bench.catalog().comment(**object, None).is_some());
+        assert_eq!(left.count(), 0, "{drop}");
+    }
+}
+
+#[test]
 fn sequences_keep_their_options() {
     let sql =
         "create sequence s as smallint start with 10 increment by -2 minvalue 6 maxvalue 10 cycle cache 5";
