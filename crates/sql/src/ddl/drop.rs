@@ -5,7 +5,7 @@ use sqlparser::ast::{ObjectName, ObjectType, Statement};
 use tenant::catalog::Relation;
 use tenant::ddl::{Behavior, Dropped};
 
-use super::names::{missing, skip_missing, split};
+use super::names::{Names, missing, skip_missing, split};
 use crate::parse::is_concurrent;
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -137,7 +137,7 @@ fn drop_relations(
         if relation.kind() != kind {
             return Err(wrong_kind(relation, kind).into());
         }
-        session.check_owner(&names.catalog, relation.owner(), kind, &name)?;
+        check_may_drop(session, &names, relation.schema(), relation.owner(), kind, &name)?;
         if !doomed.contains(&relation.oid()) {
             doomed.push(relation.oid());
         }
@@ -155,6 +155,22 @@ fn drop_relations(
         }
         Ok(dropped)
     })
+}
+
+/// 42501 unless the role owns the object, or the schema that it is in.
+fn check_may_drop(
+    session: &Session,
+    names: &Names,
+    schema: Oid,
+    owner: Oid,
+    kind: &str,
+    name: &str,
+) -> SqlResult<()> {
+    let schema = names.catalog.schema(schema);
+    if schema.is_some_and(|schema| session.acts_for(&names.catalog, schema.owner)) {
+        return Ok(());
+    }
+    session.check_owner(&names.catalog, owner, kind, name)
 }
 
 /// 42809 for DROP of the wrong kind.
@@ -224,7 +240,7 @@ fn drop_types(
             }
             return Err(missing("type", &name).into());
         };
-        session.check_owner(&names.catalog, ty.owner, "type", &name)?;
+        check_may_drop(session, &names, ty.schema, ty.owner, "type", &name)?;
         let oid = ty.oid;
         dropped.cascaded.extend(session.ddl(home, |ddl| ddl.drop_enum(oid, behavior))?.cascaded);
     }

@@ -353,6 +353,32 @@ fn a_role_that_is_made_twice_a_member_is_one_once() {
 }
 
 #[test]
+fn who_owns_a_schema_drops_what_others_made_in_it() {
+    let (mut bench, mut session) = roles();
+    bench.run(
+        &mut session,
+        "CREATE SCHEMA s AUTHORIZATION a; GRANT USAGE, CREATE ON SCHEMA s TO b; SET ROLE b; CREATE TABLE s.t (v int); CREATE INDEX i ON s.t (v);
+         CREATE VIEW s.v AS SELECT 1 AS x; CREATE SEQUENCE s.q; CREATE TYPE s.e AS ENUM ('x'); RESET ROLE;
+         CREATE ROLE c; GRANT USAGE ON SCHEMA s TO c",
+    );
+    let dropped = ["INDEX s.i", "VIEW s.v", "TABLE s.t", "SEQUENCE s.q", "TYPE s.e"];
+    let refused = |bench: &mut Bench, session: &mut Session, role: &str, sql: &str| {
+        bench.run(session, &format!("SET ROLE {role}"));
+        let error = bench.fail(session, sql);
+        assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE, "{role}: {sql}");
+    };
+    for object in dropped {
+        refused(&mut bench, &mut session, "c", &format!("DROP {object}"));
+    }
+    // To look into it, or to change it, takes more.
+    refused(&mut bench, &mut session, "a", "SELECT v FROM s.t");
+    refused(&mut bench, &mut session, "a", "ALTER TABLE s.t ADD COLUMN w int");
+    for object in dropped {
+        bench.run(&mut session, &format!("DROP {object}"));
+    }
+}
+
+#[test]
 fn roles_are_commented_on_by_who_may_alter_them() {
     let (mut bench, mut session) = roles();
     let refused = |bench: &mut Bench, session: &mut Session, by: &str, on: &str| {
