@@ -76,9 +76,23 @@ impl Ddl<'_> {
                 at + usize::from(side == LabelSide::After)
             }
         };
-        let below = if at == 0 { 0 } else { ty.labels[at - 1].order };
+        let newest = ty.labels.iter().map(|l| l.oid).max();
+        let (below, is_below_newest) = match at.checked_sub(1).map(|before| &ty.labels[before]) {
+            Some(label) => (label.order, Some(label.oid) == newest),
+            None => (0, false),
+        };
         let order = match ty.labels.get(at) {
-            Some(above) => below + (above.order - below) / 2,
+            Some(above) => {
+                // Labels that are added to one place one by one come beside the newest, always on the same side of it: most of the room is left there.
+                let room = above.order - below;
+                let half = room / 2;
+                let little = if room < 16 { half.min(1) } else { room / 8 };
+                match (is_below_newest, Some(above.oid) == newest) {
+                    (true, _) => below + little,
+                    (false, true) if little > 0 => above.order - little,
+                    (false, _) => below + half,
+                }
+            }
             None => below.saturating_add(EnumType::ORDER_STEP),
         };
         if order == below {

@@ -4,7 +4,7 @@ use super::*;
 use crate::catalog::{
     ColumnStatistics, Deferral, IndexColumn, MatchType, ReferentialAction, TableStatistics,
 };
-use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
+use crate::ddl::{Behavior, LabelSide, NewForeignKey, NewIndex, RowsNow};
 
 fn check_replay(fixture: &mut Fixture, tables: &[Oid]) {
     let mut copy = fixture.replayed();
@@ -243,6 +243,43 @@ fn a_column_takes_along_the_sequences_that_it_owns_and_no_others() {
     }
     assert!(fixture.tenant.catalog().sequence(owned).is_none());
     assert_eq!(fixture.auto(|view| view.nextval(free)).unwrap(), 2);
+}
+
+#[test]
+fn many_labels_are_added_at_one_place_of_an_enum() {
+    let mut fixture = Fixture::new();
+    let both = ["first".to_owned(), "last".to_owned()];
+    // Beside one of the two, or each beside the one before it.
+    for (n, (neighbour, side, is_chain)) in [
+        ("last", LabelSide::Before, false),
+        ("first", LabelSide::After, false),
+        ("first", LabelSide::After, true),
+        ("last", LabelSide::Before, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("e{n}");
+        let oid = fixture.ddl(|ddl| Ok(ddl.create_enum(PUBLIC_SCHEMA, &name, OWNER_ROLE, &both)?)).unwrap();
+        let (mut beside, mut added) = (neighbour.to_owned(), Vec::new());
+        for n in 0..60 {
+            let label = n.to_string();
+            fixture.ddl(|ddl| Ok(ddl.add_enum_label(oid, &label, Some((beside.as_str(), side)))?)).unwrap();
+            if is_chain {
+                beside.clone_from(&label);
+            }
+            added.push(label);
+        }
+        if (side == LabelSide::Before) == is_chain {
+            added.reverse();
+        }
+        let ty = Arc::clone(fixture.tenant.catalog().enum_type(oid).expect("it was just made"));
+        assert!(ty.labels.is_sorted_by(|a, b| a.order < b.order), "{name}");
+        let labels: Vec<&str> = ty.labels.iter().map(|label| label.label.as_str()).collect();
+        let expected: Vec<&str> =
+            std::iter::once("first").chain(added.iter().map(String::as_str)).chain(["last"]).collect();
+        assert_eq!(labels, expected, "{name}");
+    }
 }
 
 #[test]
