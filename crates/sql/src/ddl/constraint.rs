@@ -544,14 +544,35 @@ pub(super) fn scope_of(table: &Table) -> TableScope<'_> {
     TableScope { table: &table.name, columns: columns.collect() }
 }
 
-/// Takes the table's own name off its columns, so that the text outlives a renaming of the table.
+/// Takes the table's own name off its columns, and its schema's, so that the text outlives a renaming of the table.
 fn unqualify(expr: &mut ast::Expr, table: &str) {
+    let column_of = |names: &[ast::Ident]| match names {
+        [.., qualifier, column] if fold_ident(qualifier) == table => Some(column.clone()),
+        _ => None,
+    };
     let _ = ast::visit_expressions_mut(expr, |expr| {
-        if let ast::Expr::CompoundIdentifier(parts) = expr
-            && let [qualifier, column] = parts.as_slice()
-            && fold_ident(qualifier) == table
-        {
-            *expr = ast::Expr::Identifier(column.clone());
+        match expr {
+            ast::Expr::CompoundIdentifier(names) => {
+                if let Some(column) = column_of(names) {
+                    *expr = ast::Expr::Identifier(column);
+                }
+            }
+            // The names before the first subscript: `t.a[1]`.
+            ast::Expr::CompoundFieldAccess { root, access_chain } => {
+                let mut names = Vec::new();
+                if let ast::Expr::Identifier(first) = &**root {
+                    names.push(first.clone());
+                    names.extend(access_chain.iter().map_while(|access| match access {
+                        ast::AccessExpr::Dot(ast::Expr::Identifier(name)) => Some(name.clone()),
+                        _ => None,
+                    }));
+                }
+                if let Some(column) = column_of(&names) {
+                    access_chain.drain(..names.len() - 1);
+                    **root = ast::Expr::Identifier(column);
+                }
+            }
+            _ => {}
         }
         std::ops::ControlFlow::<()>::Continue(())
     });

@@ -23,6 +23,23 @@ fn defaults_and_checks_follow_a_type_that_is_renamed() {
 }
 
 #[test]
+fn a_check_that_names_its_table_follows_it() {
+    let sql = "create schema s;
+               create table s.t (a int, b int[], check (s.t.a > 0), check (t.b[1] > 0), check (s.t.b[2] + t.b[1] < 9));
+               alter table s.t rename to u; alter schema s rename to r; alter table r.u rename column b to c;
+               insert into r.u values (1, '{1, 2}')";
+    assert_eq!(rows(sql, "select a, c from r.u"), ["1|{1,2}"]);
+    for (change, name) in [
+        ("insert into r.u values (0, '{1}')", "t_a_check"),
+        ("insert into r.u values (1, '{0}')", "t_b_check"),
+        ("update r.u set c = '{4, 5}'", "t_b_check1"),
+    ] {
+        let error = format!("23514 new row for relation \"u\" violates check constraint \"{name}\"");
+        assert_eq!(failure(sql, change), error, "{change}");
+    }
+}
+
+#[test]
 fn defaults_follow_a_sequence_within_an_expression() {
     let sql = "create schema s; create sequence s.q; create table t (id text default 'a' || nextval('s.q'));
                alter sequence s.q rename to r; alter schema s rename to z; alter sequence z.r set schema public; insert into t default values";
