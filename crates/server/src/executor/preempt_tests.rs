@@ -142,13 +142,16 @@ fn a_suspended_call_goes_on_before_its_tenants_other_work_even_as_background_wor
     let mut stage = Stage::new(Nanos(0));
     let background = Background::default();
     background.set(true);
-    let first = stage.residence.spawn_with(background, stage.call(0..20, || {}));
+    let first = stage.residence.spawn_with(background, stage.call(0..MORE_THAN_A_TURN, || {}));
     // Half-way.
     stage.worker.turn(Some(Nanos(0))).unwrap();
-    let second = stage.residence.spawn(stage.call(100..103, || {}));
+    assert!(!first.is_finished());
+    let after = MORE_THAN_A_TURN..MORE_THAN_A_TURN + 3;
+    let second = stage.residence.spawn(stage.call(after.clone(), || {}));
     stage.turn_until(|| first.is_finished() && second.is_finished());
-    let expected: Vec<u32> = (0..20).chain(100..103).collect();
-    assert_eq!(stage.noted(), expected);
+    assert_eq!(stage.noted(), (0..after.end).collect::<Vec<u32>>());
+    let suspended = stage.worker.enter(suspensions);
+    assert!(suspended >= u64::from(MORE_THAN_A_TURN), "run to its end by another after {suspended} steps");
 }
 
 #[test]

@@ -211,11 +211,11 @@ impl RunQueues {
             self.tell_come(account.tenant, demand, now);
             return;
         }
-        let line = queue.line(work.is_background());
         let waiting = Waiting { work, since: now, over_limit };
         match place {
-            Place::First => line.push_front(waiting),
-            Place::Last => line.push_back(waiting),
+            // As background work, too: whoever came to the tenant's state before it would run it to its end.
+            Place::First => queue.work.push_front(waiting),
+            Place::Last => queue.line(waiting.work.is_background()).push_back(waiting),
         }
         let was_empty = queue.ready() == 1;
         if is_proxy {
