@@ -123,6 +123,11 @@ impl RunQueues {
         self.unseen_since = since;
     }
 
+    /// Whether what comes now may have come while the worker did not look.
+    pub(super) fn may_be_unseen(&self) -> bool {
+        self.unseen_since.is_some()
+    }
+
     /// Tells the meter what there is to do for a tenant once more of it has come.
     fn tell_come(&mut self, tenant: TenantId, demand: u32, now: Nanos) {
         match self.unseen_since {

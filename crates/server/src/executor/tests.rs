@@ -129,6 +129,46 @@ fn who_was_woken_while_a_poll_of_another_lasted_has_waited_by_the_ledger() {
 }
 
 #[test]
+fn who_comes_while_the_worker_sleeps_after_a_long_poll_has_waited_for_nothing() {
+    let (env, governing) = (Env::real(), governing());
+    let mut worker = Worker::new(&env, WorkerId(0), &governing).unwrap();
+    let mut audit = governor::CpuAudit::new(governing.cpu.meters().clone(), 2, env.now());
+    let handle = worker.handle();
+    let promise = CpuPromise { reserved: MilliCores(1000), ..CpuPromise::default() };
+    handle.set_terms(B, Terms { promise, ..Terms::default() });
+    let (to, from) = futures::channel::oneshot::channel::<()>();
+    let inner = handle.clone();
+    let comes = handle.spawn(B, async move {
+        let came = from.await.is_ok();
+        inner.wake();
+        came
+    });
+    worker.turn(Some(Nanos(0))).unwrap();
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    let long = handle.spawn(A, async move {
+        spin(Duration::from_millis(20));
+        ended.send(()).unwrap();
+    });
+    let outside = std::thread::spawn(move || {
+        has_ended.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(400));
+        to.send(()).unwrap();
+    });
+    while !comes.is_finished() {
+        worker.turn(Some(Nanos::from_secs(5))).unwrap();
+    }
+    outside.join().unwrap();
+    assert!(long.is_finished());
+    let mut waited = Nanos(0);
+    audit.finish(env.now(), |row| {
+        if row.tenant == B {
+            waited += row.active
+        }
+    });
+    assert!(waited < Nanos::from_millis(100), "of 400 ms in which nobody had anything to do: {waited:?}");
+}
+
+#[test]
 fn panic_ends_its_task_alone() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

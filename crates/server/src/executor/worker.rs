@@ -395,8 +395,10 @@ impl Worker {
             is_woken || local.queues.borrow().has_work() || local.shared.has_mail()
         };
         let not_before = local.queues.borrow().not_before();
+        // What came in a long poll is looked for first: who comes while the worker sleeps has waited for nothing.
+        let looks_first = local.queues.borrow().may_be_unseen();
         let wait = match not_before {
-            _ if ready(self) || local.shared.is_stopping() => Some(Nanos(0)),
+            _ if ready(self) || looks_first || local.shared.is_stopping() => Some(Nanos(0)),
             // Tenants over their limits wait for the refill.
             Some(until) => {
                 let now = self.env.now();
