@@ -180,6 +180,25 @@ impl AnalyticPool {
         Ok(Events(events))
     }
 
+    /// A tenant is promised processor time from now on, or not any more: a query of it that waits for a place may have one of its own now.
+    pub(crate) fn set_promised(&self, tenant: TenantId, is_promised: bool) {
+        for queue in &self.queues {
+            let mut waiting = lock(&queue.waiting);
+            if !waiting.jobs.set_promised(tenant, is_promised) {
+                continue;
+            }
+            let needs_thread = waiting.needs_thread();
+            waiting.tell_wanted(&queue.worker, tenant);
+            drop(waiting);
+            queue.changed.notify_one();
+            // One that has begun may want its place back.
+            queue.freed.notify_all();
+            if needs_thread && let Err(error) = queue.start_thread() {
+                tracing::warn!(%error, "a query waits for another one's thread");
+            }
+        }
+    }
+
     /// Ends all threads once their present job ended; blocks until then. Nobody wants the results any more: what they do to their next look is done at the
     /// ordinary priority, since at theirs other processes on their cores would have it take any length of time.
     pub(crate) fn shut_down(&self) {

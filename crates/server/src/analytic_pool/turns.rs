@@ -108,6 +108,12 @@ impl<J> Turns<J> {
         Ok(())
     }
 
+    /// The tenant is, or is not any more, promised processor time: for its queries that wait, too. Whether that is news to any.
+    pub(super) fn set_promised(&mut self, tenant: TenantId, is_promised: bool) -> bool {
+        let Some(of_tenant) = self.tenants.get_mut(&tenant) else { return false };
+        std::mem::replace(&mut of_tenant.is_promised, is_promised) != is_promised
+    }
+
     /// Whether a query that came now would run at once.
     pub(super) fn has_place_for_one(&self, tenant: TenantId, is_promised: bool) -> bool {
         let taken = self.taken();
@@ -326,6 +332,21 @@ mod tests {
         assert_eq!(taken.count(), RUNNING_MAX_PROMISED - 1);
         turns.ended(A);
         assert_eq!(turns.take(), Some((A, 1)), "before others that were promised some: it came before them");
+    }
+
+    #[test]
+    fn a_query_that_waits_has_a_place_once_its_tenant_is_promised_processor_time() {
+        let mut turns = full();
+        turns.push(A, false, 1).expect("room");
+        assert_eq!((turns.take(), turns.changed_wish(A)), (None, Some(1)));
+        assert!(turns.set_promised(A, true) && !turns.set_promised(A, true));
+        assert!(!turns.set_promised(B, true), "it has no query");
+        assert_eq!((turns.startable(), turns.changed_wish(A)), (1, Some(0)));
+        assert_eq!(turns.take(), Some((A, 1)));
+        turns.push(A, true, 2).expect("room");
+        turns.ended(A);
+        assert!(turns.set_promised(A, false));
+        assert_eq!((turns.startable(), turns.take()), (0, None));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Home {
         shared.memory.press_tenants_of(to);
     }
 
-    /// Tells the workers that have to do with the tenant what it is promised. The caller holds the lock on its terms.
+    /// Tells the workers that have to do with the tenant, and its queries that wait for a thread, what it is promised. The caller holds the lock on its terms.
     pub(super) fn tell_terms(&self, terms: Terms) {
         let home = self.worker();
         home.set_terms(self.id, terms);
@@ -62,5 +62,6 @@ impl Home {
                 seat.handle.set_terms_of_guest(self.id, terms);
             }
         }
+        shared.analytic.set_promised(self.id, terms.promise.reserved.0 > 0);
     }
 }
