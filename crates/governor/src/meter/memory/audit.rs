@@ -95,6 +95,7 @@ impl MemoryAudit {
     ) {
         let last = std::mem::replace(&mut self.now, now);
         let (records, open) = (&mut self.records, &mut self.open);
+        let mut ended = Vec::new();
         let mut demanded = 0u64;
         let are_others = self.reader.read(|read| {
             let fresh = || Record {
@@ -105,7 +106,7 @@ impl MemoryAudit {
                 is_quiet: true,
             };
             let record = records.entry(read.tenant).or_insert_with(fresh);
-            record.terms = read.terms;
+            let before = std::mem::replace(&mut record.terms, read.terms);
             if read.counts.told > record.seen.told {
                 demanded = demanded.saturating_add(read.terms.promised.0);
             }
@@ -115,6 +116,10 @@ impl MemoryAudit {
             }
             let since = record.since_begin();
             if since == MemoryCounts::default() || read.terms.promised.0 == 0 {
+                // A promise that was taken back is held against what there was until then.
+                if before.promised.0 > 0 && since.told >= EVIDENCE_MIN {
+                    ended.push((read.tenant, before, record.from, since));
+                }
                 record.begin(now);
             } else {
                 record.is_quiet = false;
@@ -129,7 +134,6 @@ impl MemoryAudit {
         if demanded > self.promisable.0 {
             self.overbooked_at = now;
         }
-        let mut ended = Vec::new();
         let reader = &self.reader;
         open.retain(|tenant| {
             let Some(record) = records.get_mut(tenant).filter(|record| !record.is_quiet) else {

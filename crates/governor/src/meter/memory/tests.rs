@@ -396,3 +396,37 @@ fn memory_that_was_overbooked_in_any_part_of_an_interval_is_the_cause() {
     tally.publish(&used(2400, 30));
     assert_eq!(collect(3), [Some(Cause::Neighbour)]);
 }
+
+#[test]
+fn a_promise_that_is_taken_back_is_held_against_what_was_counted_until_then() {
+    let (meters, ms) = (MemoryMeters::new(), Nanos::from_millis);
+    let (none, terms) = (MemoryTerms::default(), |penalty_micros| MemoryTerms {
+        promised: pages(80),
+        penalty_micros,
+        ..MemoryTerms::default()
+    });
+    let tally = meters.set_terms(TENANT, terms(3_000_000), ms(0));
+    let mut audit = MemoryAudit::new(meters.clone(), pages(100), ms(0));
+    let count = |told, reads| {
+        let actual = PageIo { reads, write_backs: 0 };
+        tally.publish(&MemoryCounts { references: told, told, actual, ..MemoryCounts::default() });
+    };
+    let mut collect = |at| {
+        let mut rows = Vec::new();
+        audit.collect(ms(at), ByteCount(0), |row| rows.push((row.ledger.missed, row.ledger.owed_micros)));
+        rows
+    };
+    count(10, 0);
+    assert_eq!(collect(100), []);
+    count(1200, 18);
+    meters.set_terms(TENANT, none, ms(700));
+    assert_eq!(collect(800), [(18, 54_000_000)]);
+    count(5000, 90);
+    assert_eq!(collect(1900), [], "nothing was promised");
+    // With too little of a promise there is no evidence.
+    meters.set_terms(TENANT, terms(0), ms(1900));
+    assert_eq!(collect(2000), []);
+    count(5600, 99);
+    meters.set_terms(TENANT, none, ms(2700));
+    assert_eq!(collect(2800), []);
+}
