@@ -327,6 +327,26 @@ fn who_came_while_nobody_looked_has_waited_since_the_middle() {
     assert_eq!((row.active.0, row.demanded), (SECOND, 500 * MS));
 }
 
+#[test]
+fn who_was_on_its_way_between_workers_has_waited_by_the_servers_doing() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+    let [mut from, mut to] = [0, 1].map(|worker| CpuFeed::of_worker(meters.clone(), worker));
+    meters.set_terms(id(0), terms(500), Nanos(0));
+    from.tasks(id(0), 1, Nanos(0));
+    from.used(id(0), Nanos(200 * MS), Nanos(400 * MS));
+    from.tasks(id(0), 0, Nanos(400 * MS));
+    // The other worker is in a long poll from 300 to 700 ms.
+    to.was_on_its_way(id(0), Nanos(400 * MS), Nanos(700 * MS));
+    to.came_unseen(id(0), 1, Nanos(300 * MS), Nanos(700 * MS));
+    to.used(id(0), Nanos(150 * MS), Nanos(SECOND));
+    let row = collect(&mut audit, SECOND)[0];
+    assert_eq!((row.active.0, row.missed, row.cause), (SECOND, 150 * MS, Some(Cause::System)));
+    // One with tasks elsewhere is counted there.
+    from.was_on_its_way(id(0), Nanos(SECOND), Nanos(2 * SECOND));
+    assert_eq!(collect(&mut audit, 2 * SECOND)[0].active.0, SECOND);
+}
+
 /// Threads that change one tenant's tasks while a collector cuts: nothing is lost, nothing counted twice.
 #[test]
 fn workers_and_collector_at_once_lose_nothing() {

@@ -60,6 +60,8 @@ pub(super) struct Arrival {
     pub(super) terms: Terms,
     /// Since when its tasks stand still.
     pub(super) held_since: Nanos,
+    /// Since when they are on their way, if there are any.
+    pub(super) on_its_way: Option<Nanos>,
     pub(super) pauses: Arc<Pauses>,
 }
 

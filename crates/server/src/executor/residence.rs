@@ -184,8 +184,9 @@ impl Held {
         assert_eq!(residence.uses.load(Ordering::Relaxed), 0, "a tenant moves while its state is used");
         self.is_ended = true;
         let (before, account) = (residence.account(), to.0.account(residence.tenant));
-        let arrival =
-            Arrival { account: account.clone(), terms, held_since: self.since, pauses: pauses.clone() };
+        let on_its_way = with_queues(|queues| queues.has_held(&before)).then_some(now);
+        let (held_since, pauses) = (self.since, pauses.clone());
+        let arrival = Arrival { account: account.clone(), terms, held_since, on_its_way, pauses };
         // Before anybody can schedule a task there.
         to.0.send(Message::Arrive(Box::new(arrival)));
         residence.home.store(to.0.serial, Ordering::Release);

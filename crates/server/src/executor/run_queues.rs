@@ -498,6 +498,11 @@ impl RunQueues {
         }
     }
 
+    /// Whether tasks of a tenant that is held stand still.
+    pub(super) fn has_held(&mut self, account: &Account) -> bool {
+        self.queue(account).held.as_ref().is_some_and(|held| !held.is_empty())
+    }
+
     /// Takes out the tasks of a tenant that is held since `since`: it is at home elsewhere from now on. Its analytical threads stay.
     pub(super) fn depart(&mut self, account: &Account, since: Nanos, now: Nanos) -> Vec<Work> {
         self.feed.held_up(account.tenant, now - since, now);
@@ -512,9 +517,12 @@ impl RunQueues {
         held.into_iter().map(|waiting| waiting.work).collect()
     }
 
-    /// The tenant is at home here from now on.
-    pub(super) fn arrive(&mut self, account: &Account) {
+    /// The tenant is at home here from now on. `on_its_way`: since when tasks of it were, if there are any.
+    pub(super) fn arrive(&mut self, account: &Account, on_its_way: Option<Nanos>, now: Nanos) {
         self.queue(account).has_left = false;
+        if let Some(since) = on_its_way {
+            self.feed.was_on_its_way(account.tenant, since, now);
+        }
     }
 
     /// Whether the tenant was at home here and is elsewhere now.

@@ -98,6 +98,41 @@ fn what_is_past_is_on_the_ledger_and_held_against_nobody() {
 }
 
 #[test]
+fn who_moves_to_a_worker_that_does_not_look_waits_by_the_ledger() {
+    let env = Env::real();
+    let governing = Governing::new(2, 1, env.now());
+    let [mut from, mut to] = [0, 1].map(|id| Worker::new(&env, WorkerId(id), &governing).unwrap());
+    let mut audit = governor::CpuAudit::new(governing.cpu.meters().clone(), 2, env.now());
+    let residence = Residence::new(A, &from.handle());
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let busy = residence.spawn(async move {
+        while !stopped.load(Ordering::Relaxed) {
+            yield_now().await
+        }
+    });
+    from.turn(Some(Nanos(0))).unwrap();
+    let (moving, target) = (residence.clone(), to.handle());
+    let moved = from.handle().spawn(TenantId::SYSTEM, async move {
+        let held = moving.hold();
+        held.move_to(&target, Terms::default(), &Arc::default(), env::now());
+    });
+    while !moved.is_finished() {
+        from.turn(Some(Nanos(0))).unwrap();
+    }
+    spin(Duration::from_millis(80));
+    stop.store(true, Ordering::Relaxed);
+    turn_until(&mut to, || busy.is_finished());
+    let mut waited = Nanos(0);
+    audit.finish(env.now(), |row| {
+        if row.tenant == A {
+            waited += row.active
+        }
+    });
+    assert!(waited >= Nanos::from_millis(80), "{waited:?}");
+}
+
+#[test]
 fn who_was_woken_while_a_poll_of_another_lasted_has_waited_by_the_ledger() {
     let (env, governing) = (Env::real(), governing());
     let mut worker = Worker::new(&env, WorkerId(0), &governing).unwrap();

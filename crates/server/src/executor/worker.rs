@@ -468,11 +468,11 @@ impl Worker {
                     queues.push(&account, work, Place::Last, self.local.now.get())
                 }
                 Message::Arrive(arrival) => {
-                    let Arrival { account, terms, held_since, pauses } = *arrival;
+                    let Arrival { account, terms, held_since, on_its_way, pauses } = *arrival;
                     // Not the turn's beginning: the tenant may have been held after it.
                     let now = self.env.now();
                     queues.set_terms(account.tenant, &terms, now);
-                    queues.arrive(&account);
+                    queues.arrive(&account, on_its_way, now);
                     let home = Some(u32::from(self.local.shared.id.0));
                     self.governing.set_terms(account.tenant, &terms, home, now);
                     pauses.record(now - held_since);

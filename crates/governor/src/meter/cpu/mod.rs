@@ -296,6 +296,18 @@ impl CpuFeed {
         self.fed(tenant, now).meter.in_force().held_up += time;
     }
 
+    /// A task of the tenant was on its way to this worker from `since` to `now`, and stood in no queue: what the tenant misses for that is the server's doing.
+    /// Not of a tenant that had tasks elsewhere. Takes a short lock.
+    pub fn was_on_its_way(&mut self, tenant: TenantId, since: Nanos, now: Nanos) {
+        let fed = self.fed(tenant, now);
+        if fed.meter.tally.is_idle() {
+            fed.meter.tally.add_waited(since, now);
+            fed.meter.in_force().held_up += now - since;
+            // What is told next did not come unseen.
+            fed.since = now;
+        }
+    }
+
     /// The tenant will have nothing more to do with this worker.
     pub fn remove(&mut self, tenant: TenantId, now: Nanos) {
         if self.fed.contains_key(&tenant) {

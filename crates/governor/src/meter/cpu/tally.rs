@@ -121,6 +121,12 @@ impl Tally {
         self.add(waited.min(of_row.0), u64::from(tasks));
     }
 
+    /// A task that nobody told of has waited since then, as far as the present row has it.
+    pub(super) fn add_waited(&self, since: Nanos, now: Nanos) {
+        let of_row = now - Nanos(self.row_from.load(Ordering::Relaxed));
+        self.add((now - since).min(of_row).0, 1);
+    }
+
     fn update(&self, now: Nanos, tasks_of: impl Fn(u64) -> u64) {
         let mut old = self.state.load(Ordering::Relaxed);
         let (time, tasks) = loop {
