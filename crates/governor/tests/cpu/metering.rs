@@ -269,6 +269,32 @@ fn cause_tells_overbooking_from_the_server_and_from_neighbours() {
 }
 
 #[test]
+fn what_the_server_uses_beside_its_workers_is_of_no_core_of_theirs() {
+    let cause = |is_elsewhere: bool, reserved: u32| {
+        let meters = CpuMeters::new();
+        let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+        let mut feed = CpuFeed::new(meters.clone());
+        meters.set_terms(TenantId::SYSTEM, terms(400), Nanos(0));
+        match is_elsewhere {
+            true => feed.used_elsewhere(TenantId::SYSTEM, Nanos(150 * MS), Nanos(0)),
+            false => feed.used(TenantId::SYSTEM, Nanos(150 * MS), Nanos(0)),
+        }
+        for (tenant, home) in [(0, 0), (1, 1)] {
+            meters.set_terms(id(tenant), CpuTerms { home: Some(home), ..terms(reserved) }, Nanos(0));
+            feed.tasks(id(tenant), 1, Nanos(0));
+        }
+        feed.used(id(0), Nanos(u64::from(reserved - 50) * MS), Nanos(0));
+        let rows = collect(&mut audit, SECOND);
+        assert_eq!((rows[0].tenant, rows[0].given), (TenantId::SYSTEM, 150 * MS));
+        rows[1].cause
+    };
+    assert_eq!(cause(false, 900), Some(Cause::Overbooked), "on its home");
+    assert_eq!(cause(true, 900), Some(Cause::Neighbour));
+    assert_eq!(cause(true, 925), Some(Cause::Neighbour), "both cores, exactly");
+    assert_eq!(cause(true, 926), Some(Cause::Overbooked));
+}
+
+#[test]
 fn what_was_taken_before_a_start_hides_nothing_that_is_missed() {
     let meters = CpuMeters::new();
     let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));

@@ -389,6 +389,13 @@ impl RunQueues {
         self.scheduler.charge(account.tenant, used, now);
     }
 
+    /// Charges processor time of a thread that stands in no queue and is kept to no worker's core.
+    pub(super) fn charge_elsewhere(&mut self, account: &Account, used: Nanos, now: Nanos) {
+        account.add(used);
+        self.feed.used_elsewhere(account.tenant, used, now);
+        self.scheduler.charge(account.tenant, used, now);
+    }
+
     /// Has the meter alone count processor time.
     pub(super) fn meter_past(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
         self.feed.used_before(tenant, used, now);

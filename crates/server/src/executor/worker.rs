@@ -497,7 +497,7 @@ impl Worker {
                 Message::SetPolicy(policy) => queues.set_policy(policy, self.local.now.get()),
                 Message::Charge(tenant, used) => {
                     let account = self.local.shared.account(tenant);
-                    queues.charge_exact(&account, used, self.local.now.get());
+                    queues.charge_elsewhere(&account, used, self.local.now.get());
                 }
                 Message::MeterPast(tenant, used) => queues.meter_past(tenant, used, self.local.now.get()),
                 Message::ChargeProxy(account, used) => {

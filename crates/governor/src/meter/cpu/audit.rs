@@ -55,6 +55,8 @@ struct Demand {
     owed_at_home: Vec<MilliCoreNanos>,
     /// By worker, what the internal tenant used; wraps around.
     system_used: Vec<u64>,
+    /// What it used on threads that are kept to no worker's core; wraps around.
+    system_elsewhere: u64,
     /// What it was promised, which is for all workers alike.
     system_promised: MilliCoreNanos,
     /// What the internal tenant used beyond its own promise.
@@ -94,7 +96,11 @@ impl Demand {
             milli_core_nanos(ONE_CORE, Nanos(used)).min(part)
         };
         let of_system_at_home = terms.home.map_or(0, |home| of_system(home as usize));
-        let of_system: MilliCoreNanos = (0..self.system_used.len()).map(of_system).sum();
+        let on_workers: MilliCoreNanos = (0..self.system_used.len()).map(of_system).sum();
+        // What is kept to no core may have had any of them.
+        let elsewhere = Nanos(self.system_elsewhere.wrapping_sub(before.system_elsewhere));
+        let promised = self.system_promised - before.system_promised;
+        let of_system = (on_workers + milli_core_nanos(ONE_CORE, elsewhere)).min(promised);
         let all = self.owed - before.owed + of_system;
         if all > core * MilliCoreNanos::from(cores) || at_home + of_system_at_home > core {
             Cause::Overbooked
@@ -147,6 +153,7 @@ impl CpuAudit {
         }
         demand.system_used =
             self.meters.of_system().iter().map(|used| used.load(Ordering::Relaxed)).collect();
+        demand.system_elsewhere = self.meters.system_elsewhere.load(Ordering::Relaxed);
         let system = self.records.iter().find(|record| record.tenant == TenantId::SYSTEM);
         let reserved = system.map_or(MilliCores(0), |system| system.meter.in_force().terms.reserved);
         demand.system_promised += milli_core_nanos(reserved, time);

@@ -131,6 +131,8 @@ pub struct CpuMeters {
     interval: AtomicU64,
     /// What the internal tenant used on each worker, in nanoseconds; wraps around.
     of_system: Mutex<Vec<Arc<AtomicU64>>>,
+    /// What it used on threads that are kept to no worker's core; wraps around.
+    system_elsewhere: AtomicU64,
     /// Whether limits stop anybody.
     limits_held: AtomicBool,
 }
@@ -140,6 +142,7 @@ impl Default for CpuMeters {
         CpuMeters {
             by_tenant: Mutex::default(),
             of_system: Mutex::default(),
+            system_elsewhere: AtomicU64::new(0),
             version: AtomicU64::new(0),
             interval: AtomicU64::new(CpuTerms::INTERVAL_DEFAULT.0),
             limits_held: AtomicBool::new(true),
@@ -274,6 +277,14 @@ impl CpuFeed {
         self.fed(tenant, now).meter.tally.add_used(used, now);
         if tenant == TenantId::SYSTEM {
             self.of_system.fetch_add(used.0, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`CpuFeed::used`] on a thread that is kept to no worker's core.
+    pub fn used_elsewhere(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
+        self.fed(tenant, now).meter.tally.add_used(used, now);
+        if tenant == TenantId::SYSTEM {
+            self.meters.system_elsewhere.fetch_add(used.0, Ordering::Relaxed);
         }
     }
 
