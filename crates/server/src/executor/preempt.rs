@@ -31,7 +31,7 @@ use super::task_use::TaskUse;
 use super::worker::{try_with_preemption, with_preemption};
 
 /// Calls that are suspended on a worker at most: further ones keep their turns. Each holds a stack.
-const SUSPENDED_MAX: usize = 64;
+const SUSPENDED_MAX: usize = 256;
 /// Stacks without a call that a worker keeps.
 const SPARE_STACKS_MAX: usize = 8;
 /// What a stack without a call keeps of the memory it has touched, from time to time: few statements nest deeply.

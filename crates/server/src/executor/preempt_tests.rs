@@ -234,7 +234,7 @@ fn a_held_tenant_has_no_call_half_way() {
 #[test]
 fn calls_beyond_the_bound_keep_their_turns() {
     let mut stage = Stage::new(Nanos(0));
-    let homes: Vec<_> = (0..100).map(|n| Residence::new(TenantId(100 + n), &stage.worker.handle())).collect();
+    let homes: Vec<_> = (0..300).map(|n| Residence::new(TenantId(100 + n), &stage.worker.handle())).collect();
     let tasks: Vec<_> = homes
         .iter()
         .map(|residence| {
@@ -255,7 +255,8 @@ fn calls_beyond_the_bound_keep_their_turns() {
     let suspended: Vec<i32> =
         tasks.into_iter().map(|task| env::block_on(&Env::real(), task).unwrap()).collect();
     assert!(suspended.iter().all(|times| *times == 10 || *times == 0), "{suspended:?}");
-    assert!(suspended.contains(&10) && suspended.contains(&0), "{suspended:?}");
+    let at_length = suspended.iter().filter(|times| **times == 10).count();
+    assert!((200..300).contains(&at_length), "{at_length} of 300: {suspended:?}");
 }
 
 #[test]
