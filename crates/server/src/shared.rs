@@ -61,6 +61,17 @@ impl WorkerSeat {
         open.retain(|_, home| home.is_open());
         open.values().cloned().collect()
     }
+
+    /// Whether a tenant is open and has not gone to another worker.
+    pub(crate) fn has_open(&self, tenant: TenantId) -> bool {
+        self.lock_open_homes().get(&tenant).is_some_and(|home| home.is_open())
+    }
+
+    /// Those of the open tenants that have more pages than their own limits. Costs next to nothing for those without a limit.
+    pub(crate) fn homes_over_limits(&self) -> Vec<Arc<Home>> {
+        let open = self.lock_open_homes();
+        open.values().filter(|home| home.is_open() && home.is_over_limit()).cloned().collect()
+    }
 }
 
 /// One for each server; lives as long as any of its threads.

@@ -472,8 +472,9 @@ impl Home {
     }
 
     /// Whether it has more pages in memory than its `memory_max`.
-    pub(super) fn is_over_limit(&self) -> bool {
-        self.lock_figures().counters.as_ref().is_some_and(PageCounters::is_over_limit)
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.memory_share.max().is_some()
+            && self.lock_figures().counters.as_ref().is_some_and(PageCounters::is_over_limit)
     }
 
     /// Opened for somebody who may turn out to be nobody: unless a session begins it is closed when `wait` is over.

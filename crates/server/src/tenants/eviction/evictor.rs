@@ -66,14 +66,15 @@ impl Evictor {
     /// Goes over the tenants until there is room; where there is, over those with more than their own limits.
     pub(super) async fn round(&mut self, shared: &Arc<Shared>) -> Round {
         let mut round = Round::default();
-        let mut homes = shared.workers[self.index].open_homes();
+        let seat = &shared.workers[self.index];
+        let is_short = shared.memory.is_short();
+        // A tenant at its own limit brings a round about with each part of it that it reads: then only who is over its limit is looked at, of however many.
+        let mut homes = if is_short { seat.open_homes() } else { seat.homes_over_limits() };
         homes.sort_unstable_by_key(|home| home.id());
-        let is_open = |tenant: &TenantId| homes.binary_search_by_key(tenant, |home| home.id()).is_ok();
-        self.dirty.retain(|tenant, _| is_open(tenant));
-        self.late.retain(|tenant, _| is_open(tenant));
+        self.dirty.retain(|tenant, _| seat.has_open(*tenant));
+        self.late.retain(|tenant, _| seat.has_open(*tenant));
         let start = homes.partition_point(|home| home.id() < self.next) % homes.len().max(1);
         homes.rotate_left(start);
-        let is_short = shared.memory.is_short();
         round.is_whole = true;
         round.is_short = is_short;
         'homes: for home in &homes {
