@@ -73,13 +73,15 @@ impl Place {
     /// Keeps servers and other tools out until dropped.
     ///
     /// # Errors
-    /// Not a data directory, in use, or of a newer version.
+    /// Not a data directory, in use, or of a newer version; with a volume that is another one.
     pub(crate) fn lock(&self, env: &Env) -> Result<DataDir, PlaceError> {
         check_volumes(&self.volume).map_err(PlaceError::Volumes)?;
         if !env.disk.exists(&self.data.join("rowhouse.json")) {
             return Err(PlaceError::NotADataDirectory(self.data.clone()));
         }
-        DataDir::open(env, &self.data).map_err(PlaceError::Directory)
+        let held = DataDir::open(env, &self.data).map_err(PlaceError::Directory)?;
+        server::check_volumes(env, &self.data, &self.volume).map_err(PlaceError::Directory)?;
+        Ok(held)
     }
 
     pub(crate) fn data(&self) -> &Path {

@@ -37,6 +37,9 @@ fn volumes_and_logs_in_use_are_refused() {
     // Nor are the logs of one data directory for another.
     let refused = Server::launch(&dir.path().join("two"), &[&log_option]).err().expect("refused");
     assert!(refused.contains("the data directory is new"), "{refused}");
+    // Nor are its volumes, for whoever has it: tenants have the same ids there.
+    let refused = Server::launch(&dir.path().join("two"), &["--volume", &volume]).err().expect("refused");
+    assert!(refused.contains("is the volume \"fast\" of another server"), "{refused}");
     let data = dir.path().join("one");
     drop(server);
     let server = Server::on(&data, &[&log_option, "--volume", &volume]);

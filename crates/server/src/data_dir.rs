@@ -11,14 +11,16 @@
 //! DIR/ledger/…          the ledger by the minute, for 62 days
 //! DIR/reserve           space set aside for a full disk
 //! DIR/calibration       what the volume was measured to do
+//! DIR/volume-id         tells which volumes are its own
 //! DIR/login-secret      what unknown users' salts are made of, mode 0600
 //! DIR/redo-id           tells which logs are its own
 //! DIR/log/…             the workers' logs and their `redo-id`, unless elsewhere
 //! ```
 //!
-//! A volume elsewhere has `tenants/ID.rowhouse` and `tenants/lock`; logs elsewhere have `lock` beside them.
+//! A volume elsewhere has `tenants/ID.rowhouse`, `tenants/lock` and a `volume-id`; logs elsewhere have `lock` beside them.
 
 mod logs;
+mod volumes;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,9 @@ use serde::{Deserialize, Serialize};
 use self::logs::LOG_ID_FILE;
 pub use self::logs::check_logs;
 pub(crate) use self::logs::take_logs;
+use self::volumes::VOLUME_ID_FILE;
+pub use self::volumes::check_volumes;
+pub(crate) use self::volumes::take_volumes;
 use crate::StartError;
 use crate::calibration::CALIBRATION_FILE;
 use crate::config::ServerConfig;
@@ -190,7 +195,7 @@ pub(crate) fn tenant_files(disk: &dyn Disk, volume: &Path) -> io::Result<Vec<(Te
 /// A directory without our marker must hold nothing but what a first start makes.
 fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
     // Those that end in `.new` are of a start that was cut short while it wrote one.
-    const OURS: [&str; 11] = [
+    const OURS: [&str; 12] = [
         "lock",
         "admin-password",
         "admin-password.new",
@@ -200,6 +205,7 @@ fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
         TEMP_DIR,
         RESERVE_FILE,
         LOG_ID_FILE,
+        VOLUME_ID_FILE,
         "log",
         "lost+found",
     ];
@@ -208,7 +214,7 @@ fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
         OURS.contains(&name)
             || name.starts_with('.')
             || name.starts_with(CALIBRATION_FILE)
-            || name.strip_suffix(".new") == Some(LOG_ID_FILE)
+            || name.strip_suffix(".new").is_some_and(|of| [LOG_ID_FILE, VOLUME_ID_FILE].contains(&of))
     };
     let entries = env.disk.list(root).map_err(StartError::io("list", root))?;
     if let Some(entry) = entries.iter().find(|entry| !is_ours(&entry.name)) {

@@ -40,7 +40,7 @@ pub use config::{LOG_VOLUME, ServerConfig, Tls, TlsFiles};
 pub use console::{
     ConsoleAnswered, ConsoleEndpoint, ConsoleEvents, ConsoleExtension, ConsoleRefusal, ConsoleSent, IpNetwork,
 };
-pub use data_dir::{DEFAULT_VOLUME, DataDir, check_logs, tenant_file};
+pub use data_dir::{DEFAULT_VOLUME, DataDir, check_logs, check_volumes, tenant_file};
 pub use server::Server;
 pub use start_error::StartError;
 pub use tenants::{KnownTenant, known_tenants};

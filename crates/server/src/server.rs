@@ -21,7 +21,7 @@ use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
 use crate::calibration::VolumeCalibration;
 use crate::config::DATA_VOLUME;
-use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR, lock_outside, take_logs};
+use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR, lock_outside, take_logs, take_volumes};
 use crate::executor::{Governing, Worker, WorkerHandle};
 use crate::gate::ServerGate;
 use crate::io_accounts::IoAccounts;
@@ -86,6 +86,7 @@ impl Server {
             )));
         }
         let outside = lock_outside(env, &config, data_dir.is_fresh())?;
+        take_volumes(env, &config)?;
         take_logs(env, &config.data_dir, &logs, data_dir.is_fresh())?;
         let temp = config.data_dir.join(TEMP_DIR);
         if env.disk.exists(&temp) {
