@@ -5,6 +5,7 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use base::{Nanos, TenantId, VolumeNo};
@@ -22,11 +23,22 @@ pub(crate) struct Volume {
     /// As it was found at the start.
     pub(crate) calibration: VolumeCalibration,
     options: Mutex<VolumeOptions>,
+    is_missing: AtomicBool,
 }
 
 impl Volume {
     pub(crate) fn options(&self) -> VolumeOptions {
         *self.options.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the start found tenants of it and none of their files: what is to be mounted there may not be.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.is_missing.load(Ordering::Relaxed)
+    }
+
+    /// Nobody is made on it from now on: what is made in a mount point is hidden once the device is back. This start has no lock on what comes there later.
+    pub(crate) fn note_missing(&self) {
+        self.is_missing.store(true, Ordering::Relaxed);
     }
 
     /// I/Os a second that can be given out, if anybody knows: what it was measured to do, and what it may.
@@ -77,6 +89,7 @@ impl Volumes {
                 path,
                 calibration,
                 options: Mutex::default(),
+                is_missing: AtomicBool::new(false),
             };
         let list: Vec<_> =
             config.volume_names().zip(dirs).zip(calibrations).enumerate().map(volume).collect();

@@ -170,6 +170,30 @@ fn a_tenants_file_is_on_its_volume() {
     assert!(server.connect("acme", "acme", "pw").unwrap().is_alive());
 }
 
+/// What is made in a mount point is hidden when the device is there again.
+#[test]
+fn nobody_is_made_on_a_volume_that_is_not_mounted() {
+    let mounts = tempfile::tempdir().unwrap();
+    let (fast, device) = (mounts.path().join("fast"), mounts.path().join("device"));
+    let dir = fast.clone();
+    let server = TestServer::with(|config| config.volumes.push(("fast".to_owned(), dir)));
+    let mut admin = server.admin("rowhouse");
+    admin.ok("CREATE TENANT acme WITH (volume = fast) OWNER acme PASSWORD 'pw'");
+    drop(admin);
+    let server = server.restart_after(|_, _| std::fs::rename(&fast, &device).unwrap());
+    let mut admin = server.admin("rowhouse");
+    assert_eq!(admin.fails("CREATE TENANT beta WITH (volume = fast)"), SqlState::IO_ERROR);
+    admin.ok("CREATE TENANT beta OWNER beta PASSWORD 'pw'");
+    assert_eq!(admin.fails("CREATE TENANT copy FROM TEMPLATE beta WITH (volume = fast)"), SqlState::IO_ERROR);
+    drop(admin);
+    let server = server.restart_after(|_, _| {
+        std::fs::remove_dir_all(&fast).unwrap();
+        std::fs::rename(&device, &fast).unwrap();
+    });
+    assert!(server.connect("acme", "acme", "pw").unwrap().is_alive());
+    server.admin("rowhouse").ok("CREATE TENANT copy FROM TEMPLATE beta WITH (volume = fast)");
+}
+
 /// Ids begin at the same number with every server.
 #[test]
 fn a_volume_that_was_another_servers_keeps_its_files() {

@@ -100,9 +100,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     let left = look_through_files(shared, &dropped)?;
     // By its row the next start knows which ids were given.
     dropped.remove(&last);
-    let is_here = |volume: &str| {
-        volume == DEFAULT_VOLUME || shared.config.volumes.iter().any(|(name, _)| name == volume)
-    };
+    let is_here = |volume: &str| shared.volumes.find(volume).is_some_and(|volume| !volume.is_missing());
     dropped.retain(|id, volume| is_here(volume) && !left.contains(id));
     forget_dropped(shared, dropped.into_keys().collect());
     Ok(())
@@ -230,20 +228,24 @@ async fn load_system(shared: &Arc<Shared>, system: &Arc<Home>) -> SqlResult<()> 
 
 /// Removes the data files of dropped tenants, each from the volume that it was on: a crash came between a DROP's row and its file. On another volume a
 /// file of that id is another server's. The ids of all others are not given again, those that the catalogue does not know among them: of a catalogue
-/// that was lost or is older, or another server's. The ids of the files that are left. Blocks.
+/// that was lost or is older, or another server's. The ids of the files that are left. Notes volumes that have tenants and none of their files. Blocks.
 fn look_through_files(
     shared: &Shared,
     dropped: &FxHashMap<TenantId, String>,
 ) -> SqlResult<FxHashSet<TenantId>> {
     let mut left = FxHashSet::default();
+    let volume_of = |entry: &Arc<Entry>| entry.with_row(|row| row.volume.clone());
+    let lived_on: FxHashSet<String> = shared.tenants.entries().iter().map(volume_of).collect();
     let (disk, config) = (&shared.env.disk, &shared.config);
     let failed = |path: &Path, error: std::io::Error| {
         SqlError::new(SqlState::IO_ERROR, format!("{}: {error}", path.display()))
     };
     let others = config.volumes.iter().map(|(name, dir)| (name.as_str(), dir));
     for (volume, dir) in std::iter::once((DEFAULT_VOLUME, &config.data_dir)).chain(others) {
+        let mut has_live = false;
         for (id, path) in tenant_files(disk.as_ref(), dir).map_err(|error| failed(dir, error))? {
             shared.tenants.set_last_id(id.0);
+            has_live |= shared.tenants.get(id).is_some_and(|entry| volume_of(&entry) == volume);
             // Also one that is removed now: that may not last.
             left.insert(id);
             if dropped.get(&id).is_some_and(|was_on| was_on == volume) {
@@ -252,6 +254,10 @@ fn look_through_files(
                     tracing::error!(tenant = id.0, %error, "the file of a dropped tenant cannot be removed; the next start tries again");
                 }
             }
+        }
+        if !has_live && lived_on.contains(volume) {
+            tracing::error!(volume, directory = %dir.display(), "none of the volume's tenants has its file there: a device may not be mounted; until a start finds one nobody is made on it");
+            shared.volumes.find(volume).expect("it is of the configuration").note_missing();
         }
     }
     Ok(left)

@@ -14,6 +14,7 @@ use super::registry::TenantRow;
 use super::{Entry, Home, catalogue};
 use crate::administration::Administered;
 use crate::shared::Shared;
+use crate::volumes::Volume;
 
 /// Makes the tenant at `home`, whose data file `file` makes. The caller holds the name. After `Ok` the tenant survives
 /// power loss, and clients may connect to it.
@@ -34,6 +35,14 @@ pub(super) async fn make(
             SqlState::IO_ERROR,
             format!("{path} is there already and is no tenant's: move it away"),
         ));
+    }
+    if shared.volumes.find(&row.volume).is_some_and(Volume::is_missing) {
+        let message = format!(
+            "volume \"{}\" has the file of none of its tenants: a device may not be mounted there",
+            row.volume
+        );
+        return Err(SqlError::new(SqlState::IO_ERROR, message)
+            .with_hint("Mount it, or drop its tenants where they are lost, and start the server anew."));
     }
     catalogue::begin(shared, id, &row).await?;
     let made = match file.await {
