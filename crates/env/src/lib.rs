@@ -40,7 +40,7 @@ pub use reactor::gate::{GateStep, HeldIo, IoArrival, IoGate, IoPermit, IoPermits
 pub use reactor::{
     AskedPermits, Elapsed, Reactor, RemoteWaker, Sleep, ask_permits, now, sleep, sleep_until, timeout_at,
 };
-pub use real::tell_supervisor_ready;
+pub use real::{ignore_hangups, tell_supervisor_ready};
 pub use threads::{JoinHandle, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads};
 
 /// The machine a server runs on. Cloning is cheap and shares everything.

@@ -101,11 +101,11 @@ pub trait Threads: Send + Sync {
     /// Memory of the process resident in RAM.
     fn resident_memory(&self) -> ByteCount;
 
-    /// Takes over SIGINT and SIGTERM; the first call of the process installs the handlers, later ones share them.
+    /// Takes over SIGINT, SIGTERM, and SIGHUP if that is not ignored; the first call of the process installs the handlers, later ones share them.
     fn shutdown_signal(&self) -> ShutdownSignal;
 }
 
-/// Tells that the operator asked the process to end (SIGINT, SIGTERM, or [`ShutdownSignal::request`]).
+/// Tells that the operator asked the process to end (by a signal, or [`ShutdownSignal::request`]).
 #[derive(Clone, Default)]
 pub struct ShutdownSignal(Arc<ShutdownState>);
 

@@ -135,6 +135,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let env = Env::real();
     // Asked for now, so that a signal during the start is not lost.
     let _ = env.threads.shutdown_signal();
+    env::ignore_hangups();
     // Lives as long as the process, and owns nothing that has to be put away.
     drop(env.threads.spawn("frame-stock", None, Box::new(|| storage::keep_frames_in_stock()))?);
     let server = Server::start(&env, args.config())?;

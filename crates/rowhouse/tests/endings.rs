@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +15,16 @@ const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000) AS a(x),
                        WHERE x % 7 = y % 11";
 
 const END_MAX: Duration = Duration::from_secs(15);
+
+/// Who sends it has servers in mind that read their configuration anew by it. Ended by it, a service would not be started again by systemd.
+#[test]
+fn a_hangup_ends_no_server() {
+    let server = Server::start();
+    let sent = Command::new("kill").args(["-HUP", &server.pid().to_string()]).status();
+    assert!(sent.expect("kill can be run").success());
+    std::thread::sleep(Duration::from_millis(200));
+    run(async { assert_eq!(text(&server.admin().await, "SELECT 1").await, "1") });
+}
 
 #[test]
 fn a_server_told_to_end_under_load_keeps_what_it_acknowledged() {

@@ -19,6 +19,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use supervisor::tell_supervisor_ready;
+pub use threads::ignore_hangups;
 
 use crate::reactor::{Driver, DriverFactory};
 use crate::{Entropy, Env};

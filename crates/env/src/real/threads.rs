@@ -168,7 +168,7 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     }
 }
 
-/// Routes SIGINT and SIGTERM through a pipe to a thread, since a handler itself may do next to nothing.
+/// Routes the signals that ask for the end through a pipe to a thread, since a handler itself may do next to nothing.
 fn listen_for_signals() -> ShutdownSignal {
     let signal = ShutdownSignal::default();
     let mut ends = [0; 2];
@@ -186,7 +186,9 @@ fn listen_for_signals() -> ShutdownSignal {
         }
     };
     SystemThreads.spawn("signals", None, Box::new(forward)).expect("a thread for signals");
-    for number in [libc::SIGINT, libc::SIGTERM] {
+    // The last is that of a terminal that is gone, unless the program was started to outlive it (`nohup`).
+    let hangup = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
+    for number in [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup) {
         // SAFETY: the handler only makes calls that are safe in one, and the zeroed rest of the structure is valid.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -197,6 +199,21 @@ fn listen_for_signals() -> ShutdownSignal {
         }
     }
     signal
+}
+
+fn is_ignored(number: libc::c_int) -> bool {
+    // SAFETY: a zeroed action is a valid place for the answer.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: without a new action the signal stays as it is.
+    let asked = check(unsafe { libc::sigaction(number, std::ptr::null(), &mut action) });
+    asked.is_ok() && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Has SIGHUP change nothing from now on. It tells other servers to read their configuration anew, and is sent to all that a pattern of log rotation finds; to systemd a
+/// service that it ended has ended in order, and is not started again.
+pub fn ignore_hangups() {
+    // SAFETY: a signal that is ignored runs nothing.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
 }
 
 #[cfg(test)]
@@ -225,6 +242,18 @@ mod tests {
         // The kernel may reap the thread a moment after the join.
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert_eq!(control.cpu_time(), None);
+    }
+
+    #[test]
+    fn a_terminal_that_is_gone_asks_for_the_end_unless_that_is_ignored() {
+        let _ = SystemThreads.shutdown_signal();
+        let status = std::fs::read_to_string("/proc/self/status").expect("its status");
+        let has = |mask: &str| {
+            let signals = status.lines().find_map(|line| line.strip_prefix(mask)).expect("a mask of signals");
+            let signals = u64::from_str_radix(signals.trim(), 16).expect("a number");
+            signals >> (libc::SIGHUP - 1) & 1 == 1
+        };
+        assert!(has("SigCgt:") != has("SigIgn:"), "{status}");
     }
 
     #[test]
