@@ -93,7 +93,7 @@ impl Server {
             env.disk.remove_dir_all(&temp).map_err(StartError::io("empty", &temp))?;
         }
         env.disk.create_dir_all(&temp).map_err(StartError::io("create", &temp))?;
-        let tls = tls::acceptor(env, &config.tls, &config.data_dir)?;
+        let tls = tls::acceptor(env, &config.tls, &config.data_dir, data_dir.is_fresh())?;
         // To find out, and no longer: who comes before the logs are read is refused, as any client knows what to do with, rather than left to wait.
         drop(listen(env, &config)?);
         let listening = config.listen;
