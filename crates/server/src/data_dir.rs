@@ -223,6 +223,14 @@ fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
             reason: format!("it holds {:?} and no rowhouse.json; give an empty directory", entry.name),
         });
     }
+    // A start empties the directory of temporary files, and nothing is put there before the marker is.
+    let temp = root.join(TEMP_DIR);
+    if env.disk.exists(&temp) && !env.disk.list(&temp).map_err(StartError::io("list", &temp))?.is_empty() {
+        return Err(StartError::NotADataDirectory {
+            path: root.to_owned(),
+            reason: format!("it holds files in {TEMP_DIR:?} and no rowhouse.json; give an empty directory"),
+        });
+    }
     // A first start makes no tenants, and would make the catalogue of those that are there anew.
     let files = tenant_files(env.disk.as_ref(), root).map_err(StartError::io("list", root))?;
     match files.iter().find(|(id, _)| *id != TenantId::SYSTEM) {
@@ -280,6 +288,12 @@ mod tests {
         assert!(matches!(DataDir::open(&env, dir.path()), Err(StartError::NewerFormat { found: 2, .. })));
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("PG_VERSION"), "15").unwrap();
+        assert!(matches!(DataDir::open(&env, dir.path()), Err(StartError::NotADataDirectory { .. })));
+        // Its own it would empty.
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join(TEMP_DIR)).unwrap();
+        assert!(DataDir::open(&env, dir.path()).unwrap().is_fresh());
+        std::fs::write(dir.path().join(TEMP_DIR).join("thesis.txt"), "all my work").unwrap();
         assert!(matches!(DataDir::open(&env, dir.path()), Err(StartError::NotADataDirectory { .. })));
     }
 }
