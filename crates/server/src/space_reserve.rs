@@ -91,9 +91,15 @@ impl SpaceReserve {
 
     fn set_aside(&self) {
         let file = self.disk.open(&self.path, OpenMode::Create, false);
-        let taken = file.and_then(|file| match self.len {
-            ByteCount(0) => Ok(()),
-            len => file.allocate(0, len.0).inspect_err(|_| drop(file.set_len(0))),
+        let taken = file.and_then(|file| {
+            // An earlier start may have set more aside than is wanted now.
+            if file.len()? > self.len.0 {
+                file.set_len(self.len.0)?;
+            }
+            match self.len {
+                ByteCount(0) => Ok(()),
+                len => file.allocate(0, len.0).inspect_err(|_| drop(file.set_len(0))),
+            }
         });
         if taken.is_ok() {
             self.spent.store(false, Ordering::Relaxed);
@@ -124,6 +130,18 @@ mod tests {
         let reserves = SpaceReserve::of_volumes(&disk, &dirs, ByteCount(256 << 10));
         assert!(reserves[2].release());
         assert_eq!(reserves.iter().map(|one| one.is_spent()).collect::<Vec<_>>(), [true, false, true, false]);
+    }
+
+    #[test]
+    fn a_start_that_sets_less_aside_gives_the_rest_back() {
+        let world = World::new(3);
+        let disk = world.env().disk;
+        disk.create_dir_all("/data".as_ref()).unwrap();
+        for mib in [4, 1, 0] {
+            assert!(!SpaceReserve::new(&disk, Path::new("/data"), ByteCount::from_mib(mib)).is_spent());
+            let file = disk.open("/data/reserve".as_ref(), OpenMode::Read, false).unwrap();
+            assert_eq!(file.len().unwrap(), mib << 20);
+        }
     }
 
     #[test]
