@@ -171,9 +171,8 @@ impl Disk for SystemDisk {
         let mut file = at(path, options.open(path))?;
         // SAFETY: locks an open descriptor; the lock goes with its last duplicate.
         at(path, check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }))?;
-        // For the operator who finds the file; nothing reads it.
-        file.set_len(0)?;
-        writeln!(file, "{}", std::process::id())?;
+        // For the operator who finds the file; nothing reads it, and a full disk keeps no server from starting.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(DirLock::new(Box::new(file)))
     }
 

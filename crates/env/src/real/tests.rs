@@ -394,3 +394,9 @@ fn an_error_at_a_path_says_whether_descriptors_are_short() {
     }
     assert!(!crate::is_short_of_descriptors(&std::io::Error::other("something else")));
 }
+
+#[test]
+fn a_lock_needs_no_space() {
+    // A device that can be locked, and has none.
+    env_with("epoll").disk.lock_exclusive("/dev/full".as_ref()).expect("nobody reads what cannot be written");
+}
