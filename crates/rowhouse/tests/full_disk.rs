@@ -42,6 +42,14 @@ impl SmallDisk {
         while std::io::Write::write_all(&mut left, &piece).is_ok() {}
     }
 
+    /// After [`SmallDisk::fill`], leaves so many bytes.
+    fn give_back(&self, len: u64) {
+        let ballast = std::fs::File::options().write(true).open(self.path().join("ballast"));
+        let ballast = ballast.expect("the file is there");
+        let taken = ballast.metadata().expect("it has a length").len();
+        ballast.set_len(taken - len).expect("it can be cut");
+    }
+
     fn free(&self) {
         std::fs::remove_file(self.path().join("ballast")).expect("the file can be removed");
     }
@@ -163,6 +171,32 @@ fn a_full_disk_refuses_writers_and_recovers_by_itself() {
         Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["verify", "--data"]).arg(server.data()).output();
     let verify = verify.expect("the binary can be run");
     assert!(verify.status.success(), "{}", common::said(&verify));
+}
+
+/// Its file would take all that is left before it is refused, and whoever writes meanwhile would find the volume full.
+#[test]
+fn a_tenant_that_does_not_fit_is_refused_before_its_file_is_made() {
+    let Some(disk) = SmallDisk::of("420m") else { return };
+    let mut server = Server::on(&disk.path().join("data"), &["--workers", "1"]);
+    server.expect_warnings();
+    run(async {
+        server.create_tenant("acme").await;
+        let writer = server.owner("acme").await;
+        let table = "CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text)";
+        writer.batch_execute(table).await.expect("a table can be made");
+        for _ in 0..4 {
+            writer.batch_execute(FILL).await.expect("there is room");
+        }
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        disk.fill();
+        disk.give_back(8 << 20);
+        let copied = server.admin().await.batch_execute("CREATE TENANT copy FROM TEMPLATE acme").await;
+        let error = copied.expect_err("there is no room for it");
+        let said = error.as_db_error().expect("the server says so");
+        assert_eq!(*said.code(), SqlState::DISK_FULL);
+        assert!(said.message().contains("the tenant needs"), "{said:?}");
+        writer.batch_execute("INSERT INTO t (v) VALUES ('more')").await.expect("others go on");
+    });
 }
 
 /// What was set aside is given out by then, and the next segment of the log has no room.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::limits::PAGE_SIZE;
-use base::{SqlError, SqlResult, SqlState, TenantId};
+use base::{ByteCount, SqlError, SqlResult, SqlState, TenantId};
 use env::IoBuf;
 use futures::SinkExt;
 use futures::channel::{mpsc, oneshot};
@@ -238,9 +238,24 @@ impl Making {
         making::make(&shared, &home, row, self.write(image, first)).await
     }
 
+    /// # Errors
+    /// 53100 where less is free than the file takes. Making it would take all that is, and until it is removed others would find the volume full.
+    fn require_room(&self, len: ByteCount) -> SqlResult<()> {
+        let Some(dir) = self.home.path().parent() else { return Ok(()) };
+        match self.home.env().disk.free_space(dir) {
+            Ok(free) if free < len => Err(SqlError::new(
+                SqlState::DISK_FULL,
+                format!("the tenant needs {len}, and the volume of {} has {free} left", dir.display()),
+            )),
+            // What cannot be asked for is found out.
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the data file.
     async fn write(mut self, mut image: Image, first: IoBuf) -> SqlResult<()> {
         self.home.check_space()?;
+        self.require_room(image.reader.len())?;
         let failed = |error: storage::FileError| file_failed("the tenant cannot be made", &error);
         let (env, path) = (self.home.env(), self.home.path());
         let mut file = ImageFile::create(env, path, self.home.id(), image.reader.len()).map_err(failed)?;
