@@ -430,6 +430,28 @@ fn a_tenant_comes_back_as_it_was() {
     ends_well(&["verify-backup", path(&second)]);
 }
 
+/// It is in the first bytes of a backup, which may have hundreds of gigabytes.
+#[test]
+fn a_name_that_is_taken_is_told_before_the_backup_is_sent() {
+    use std::io::Write as _;
+    let server = Server::with_acme();
+    let (_dir, file) = folder();
+    backup(&server, "acme", &file);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["restore", "--url", &server.url("admin", "rowhouse"), "--from", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary can be run");
+    let mut input = child.stdin.take().expect("piped");
+    let whole = std::fs::read(&file).expect("a backup");
+    input.write_all(&whole[..3 * PAGE]).expect("input is read");
+    eventually("it ends before its input", || child.try_wait().expect("a child").is_some());
+    drop(input);
+    let output = child.wait_with_output().expect("it has ended");
+    assert!(!output.status.success() && said(&output).contains("(42P04)"), "{}", said(&output));
+}
+
 fn ends_well_with_input(args: &[&str], input: &[u8]) -> String {
     use std::io::Write as _;
     let mut child = Command::new(env!("CARGO_BIN_EXE_rowhouse"))

@@ -67,6 +67,11 @@ impl Checked {
         self.reader.as_ref().map(|(reader, _)| reader.len().0)
     }
 
+    /// What the backup says of itself, once its beginning has come.
+    pub(super) fn description(&self) -> Option<&Description> {
+        self.reader.as_ref().map(|(_, description)| description)
+    }
+
     /// Bytes that have come.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

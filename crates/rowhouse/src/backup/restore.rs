@@ -84,9 +84,14 @@ async fn restore(args: &Args) -> Result<Outcome, Error> {
         DASH => Box::new(io::stdin()),
         path => Box::new(File::open(path).map_err(|error| format!("{name}: {error}"))?),
     };
+    let (checked, head) = beginning(name, &mut source)?;
+    // The server is told the name before the data: what it refuses for that is not sent in vain.
+    let of_backup = checked.description().map(|description| description.name.clone());
+    let tenant = args.tenant.clone().or(of_backup);
     let client = Target::new(&args.url, None)?.connect_admin().await?;
     let bar = if args.json { ProgressBar::hidden() } else { progress_bar("restoring")? };
-    let sent = send(&client, &statement(args), name, &mut source, &bar).await;
+    let statement = statement(tenant.as_deref(), &args.with);
+    let sent = send(&client, &statement, name, checked, head, &mut source, &bar).await;
     if sent.is_err() {
         // Answered when nothing is left of the tenant; why it was not made is known.
         let _ = client.simple_query("").await;
@@ -106,17 +111,34 @@ async fn restore(args: &Args) -> Result<Outcome, Error> {
     })
 }
 
+/// Reads until the backup has said what it is of, or ends; what was read.
+fn beginning(name: &str, source: &mut dyn Read) -> Result<(Checked, Vec<u8>), Error> {
+    let (mut checked, mut head) = (Checked::new(name), Vec::new());
+    let mut piece = vec![0; PIECE_LEN];
+    while checked.description().is_none() {
+        let n = source.read(&mut piece).map_err(|error| format!("{name}: {error}"))?;
+        if n == 0 {
+            break;
+        }
+        checked.push(&piece[..n])?;
+        head.extend_from_slice(&piece[..n]);
+    }
+    Ok((checked, head))
+}
+
 /// Sends the backup to its end; how long it is, and what it says of itself. Left by an error, the server is told that the
 /// data end early.
 async fn send(
     client: &tokio_postgres::Client,
     statement: &str,
     name: &str,
+    mut checked: Checked,
+    head: Vec<u8>,
     source: &mut dyn Read,
     bar: &ProgressBar,
 ) -> Result<(u64, ImageReader, Description), Error> {
     let mut sink = std::pin::pin!(client.copy_in::<_, Bytes>(statement).await?);
-    let mut checked = Checked::new(name);
+    sink.send(Bytes::from(head)).await?;
     let mut piece = vec![0; PIECE_LEN];
     loop {
         let n = source.read(&mut piece).map_err(|error| format!("{name}: {error}"))?;
@@ -134,10 +156,9 @@ async fn send(
     Ok((bytes, reader, description))
 }
 
-fn statement(args: &Args) -> String {
-    let name = args.tenant.as_ref().map_or_else(String::new, |name| format!("{} ", quoted(name)));
-    let options: Vec<String> = args
-        .with
+fn statement(tenant: Option<&str>, with: &[(String, String)]) -> String {
+    let name = tenant.map_or_else(String::new, |name| format!("{} ", quoted(name)));
+    let options: Vec<String> = with
         .iter()
         .map(|(key, value)| format!("{} = '{}'", quoted(key), value.replace('\'', "''")))
         .collect();
@@ -177,10 +198,10 @@ mod tests {
         ];
         let args = Args::try_parse_from(args).expect("good arguments");
         assert_eq!(
-            statement(&args),
+            statement(args.tenant.as_deref(), &args.with),
             r#"RESTORE TENANT "a""b" FROM STDIN WITH ("cpu" = '2', "memory" = 'it''s')"#
         );
         let args = Args::try_parse_from(["restore", "--url", "x", "--from", "f"]).expect("good arguments");
-        assert_eq!(statement(&args), "RESTORE TENANT FROM STDIN");
+        assert_eq!(statement(args.tenant.as_deref(), &args.with), "RESTORE TENANT FROM STDIN");
     }
 }
