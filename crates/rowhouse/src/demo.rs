@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use scenarios::{Ended, Running, Scenarios};
+use scenarios::{Ended, GroupView, Running, Scenarios, View};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use workloads::Error;
 
@@ -113,7 +113,10 @@ fn show(
     // The load's connections are closed before the server is told to end.
     let ended = running.end();
     say(&format!("\n{}", table.summary(&view, env.now())));
-    let outcome = if was_interrupted { Ok(()) } else { runtime.block_on(check(&ended, interrupt)) };
+    let outcome = match was_interrupted {
+        true => Ok(()),
+        false => runtime.block_on(check(&ended, interrupt)).and_then(|()| require_work(&view)),
+    };
     say("the demo ended in order");
     outcome
 }
@@ -161,6 +164,22 @@ async fn check(ended: &Ended, interrupt: &env::ShutdownSignal) -> Result<(), Err
     }
 }
 
+/// # Errors
+/// Clients fail in every group and nothing is done any more: who left the demo to itself is to know.
+fn require_work(view: &View) -> Result<(), Error> {
+    let is_idle = |group: &GroupView| group.figures.is_none_or(|figures| figures.per_second <= 0.0);
+    let failures = view.groups.iter().map(|group| {
+        let error = group.error.as_ref().filter(|_| is_idle(group))?;
+        Some(format!("{}: {error}", group.name))
+    });
+    match failures.collect::<Option<Vec<_>>>() {
+        Some(failures) if !failures.is_empty() => {
+            Err(format!("no client works any more:\n{}", failures.join("\n")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The server's metrics as text.
 async fn metrics(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = tokio::net::TcpStream::connect(address).await?;
@@ -192,7 +211,26 @@ fn reached_by(listens: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use scenarios::Figures;
+
     use super::*;
+
+    #[test]
+    fn a_demo_whose_clients_all_fail_has_failed() {
+        let group = |error: Option<&str>, per_second: f64| GroupView {
+            name: "the shops".into(),
+            state: "running",
+            error: error.map(str::to_owned),
+            figures: Some(Figures { per_second, ..Figures::default() }),
+            tenants: Vec::new(),
+        };
+        let works = |groups| require_work(&View { story: None, groups }).is_ok();
+        assert!(works(Vec::new()) && works(vec![group(None, 0.0)]));
+        assert!(works(vec![group(Some("one of them"), 9.0)]));
+        assert!(works(vec![group(Some("no room"), 0.0), group(None, 9.0)]));
+        let unloaded = GroupView { figures: None, ..group(Some("not loaded"), 0.0) };
+        assert!(!works(vec![group(Some("no room"), 0.0), unloaded]));
+    }
 
     #[test]
     fn tenants_cpu_is_read_from_the_metrics() {
