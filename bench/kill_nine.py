@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills a server with `kill -9` under TPC-C load, many times over, and checks each time what is left.
 
-A round: TPC-C on every tenant and beside it ledgers of numbered commits; after a random moment `kill -9`; then
+A round: TPC-C on every tenant and beside it ledgers of numbered commits; when each has one, after a random moment `kill -9`; then
 `rowhouse verify` on the directory as the kill left it, a restart, every commit of a ledger that was acknowledged must be
 there, and every commit that a reply showed, and no other than the one under way; TPC-C's consistency conditions must hold
 in every tenant (a build without the analytical path cannot check those, which is said). With --memory the population is
@@ -29,13 +29,17 @@ import wire
 from servers import ROWHOUSE, say
 
 
+# A ledger without a commit until then holds nothing.
+FIRST_COMMIT_S_MAX = 30.0
+
+
 class Ledger(threading.Thread):
     """One client that commits numbers in order and remembers the last one the server acknowledged."""
 
     def __init__(self, server, database, client, last):
         super().__init__(daemon=True)
         self.server, self.database, self.client = server, database, client
-        self.last, self.seen, self.failure = last, 0, None
+        self.first, self.last, self.seen, self.failure = last, last, 0, None
 
     def run(self):
         try:
@@ -87,7 +91,14 @@ def round_of(server, options, number, moment, last, analytic):
     ledgers = {key: Ledger(server, *key, at) for key, at in last.items()}
     for ledger in ledgers.values():
         ledger.start()
+    # From here on each of them holds the server to something.
+    until = time.monotonic() + FIRST_COMMIT_S_MAX
+    while any(ledger.last == ledger.first for ledger in ledgers.values()) and time.monotonic() < until:
+        time.sleep(0.01)
+    failures = [f"{database}/{client}: nothing was committed in {FIRST_COMMIT_S_MAX:.0f} s"
+                for (database, client), ledger in ledgers.items() if ledger.last == ledger.first]
     time.sleep(moment)
+    failures += [f"{database}/{client}: its session ended before the kill" for (database, client), ledger in ledgers.items() if not ledger.is_alive()]
     if tpcc.poll() is not None:
         return [f"the load ended before the kill: {tpcc.communicate()}"], 0.0
     server.kill()
@@ -95,7 +106,6 @@ def round_of(server, options, number, moment, last, analytic):
     for ledger in ledgers.values():
         ledger.join()
 
-    failures = []
     verified = subprocess.run([ROWHOUSE, "verify", "--data", server.data], capture_output=True, text=True)
     if verified.returncode != 0:
         failures.append(f"verify: {verified.stdout}{verified.stderr}")
