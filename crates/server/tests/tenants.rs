@@ -211,6 +211,20 @@ fn a_volume_that_was_another_servers_keeps_its_files() {
 }
 
 #[test]
+fn a_start_without_a_volume_says_who_is_on_it() {
+    let volume = tempfile::tempdir().unwrap();
+    let dir = volume.path().to_owned();
+    let server = TestServer::with(|config| config.volumes.push(("fast".to_owned(), dir)));
+    server.admin("rowhouse").ok("CREATE TENANT acme WITH (volume = fast)");
+    let server = server.restart_after(|env, config| {
+        let config = server::ServerConfig { volumes: Vec::new(), ..config.clone() };
+        let refused = server::Server::start(env, config).err().expect("refused").to_string();
+        assert!(refused.contains("\"acme\"") && refused.contains("--volume fast=DIR"), "{refused}");
+    });
+    assert!(server.admin("rowhouse").is_alive());
+}
+
+#[test]
 fn rows_committed_before_a_kill_are_there_after_it() {
     let server = TestServer::start();
     server.create_tenant("acme");

@@ -78,7 +78,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     }
     let homes = placement::at_start(shared, &live);
     for ((id, row), worker) in live.into_iter().zip(homes) {
-        let home = Home::of(shared, id, &row.volume, worker)?;
+        let home = Home::of(shared, id, &row.volume, worker).map_err(|error| not_given(&row, &error))?;
         shared.tenants.insert(Entry::new(id, home, row));
     }
     let rules = load_runaway_rules(shared).await?;
@@ -104,6 +104,13 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     dropped.retain(|id, volume| is_here(volume) && !left.contains(id));
     forget_dropped(shared, dropped.into_keys().collect());
     Ok(())
+}
+
+/// A start does not go on without a volume that has tenants.
+fn not_given(row: &TenantRow, error: &SqlError) -> SqlError {
+    let TenantRow { name, volume, .. } = row;
+    let what = format!("{}: tenant \"{name}\" is on it; give --volume {volume}=DIR", error.message());
+    SqlError::new(error.state(), what)
 }
 
 /// Has the rows of these dropped tenants removed, of which nothing else is left: where tenants come and go each start would read more of them.
