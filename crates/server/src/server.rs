@@ -95,7 +95,11 @@ impl Server {
         env.disk.create_dir_all(&temp).map_err(StartError::io("create", &temp))?;
         let tls = tls::acceptor(env, &config.tls, &config.data_dir, data_dir.is_fresh())?;
         // To find out, and no longer: who comes before the logs are read is refused, as any client knows what to do with, rather than left to wait.
-        drop(listen(env, &config)?);
+        let doors = listen(env, &config)?;
+        let console = config
+            .admin_listen
+            .map(|address| env.net.listen(address).map_err(|error| StartError::Listen { address, error }));
+        drop((doors, console.transpose()?));
         let listening = config.listen;
         let options = LogOptions { segment_len: config.log_segment_len, ..LogOptions::default() };
         let workers = config.workers.unwrap_or_else(|| env.threads.cores().len()).max(1);

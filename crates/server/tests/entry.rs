@@ -57,6 +57,22 @@ fn the_doors_open_when_the_tenants_are_known() {
     assert!(server.admin("rowhouse").is_alive());
 }
 
+/// Else a supervisor that tries again would have clients served, and cut off, each time.
+#[test]
+fn a_console_that_cannot_listen_is_told_before_anything_is_done() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let config = server::ServerConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        admin_listen: Some(taken.local_addr().unwrap()),
+        workers: Some(1),
+        ..server::ServerConfig::new(dir.path())
+    };
+    let refused = Server::start(&Env::real(), config).err().expect("refused");
+    assert!(matches!(refused, StartError::Listen { .. }), "{refused}");
+    assert!(!server::tenant_file(dir.path(), TenantId::SYSTEM).exists());
+}
+
 #[test]
 fn strangers_are_told_why() {
     let server = TestServer::start();
