@@ -234,6 +234,19 @@ fn values_come_as_they_are_whatever_the_source_is_set_to() {
 }
 
 #[test]
+fn timeouts_of_the_owners_sessions_end_no_import() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    let table =
+        "CREATE TABLE t AS SELECT n AS id, repeat('x', 100) AS v FROM generate_series(1, 400000) AS n";
+    postgres.psql(&["-c", table]);
+    for timeout in ["statement_timeout", "idle_session_timeout"] {
+        ours(&server, &format!("ALTER ROLE acme SET {timeout} = '200ms'"));
+    }
+    let output = import(&postgres, &server, &[]);
+    assert!(output.status.success() && said(&output).contains("400000 rows"), "{}", said(&output));
+}
+
+#[test]
 fn a_table_truncated_as_the_import_begins_is_told() {
     let (postgres, server) = (Postgres::start(), Server::with_acme());
     postgres.psql(&["-c", "CREATE TABLE t (a int); INSERT INTO t VALUES (1)"]);

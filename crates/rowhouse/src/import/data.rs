@@ -31,7 +31,12 @@ const WANTED: &str = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 /// What a session at the source is like: values have the one form that the tenant reads as they were meant, rows that a policy hides are an
 /// error, and no timeout ends the transaction that holds the snapshot.
 const SOURCE_SETTINGS: &str = "SET datestyle = ISO; SET intervalstyle = postgres; SET extra_float_digits = 3; SET row_security = off;
-                               SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+                               SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;
+                               SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'";
+
+/// What a session at the tenant is like: no timeout that its owner's sessions begin with ends it, whether it works for long or waits for the others.
+const TARGET_SETTINGS: &str = "SET statement_timeout = 0; SET lock_timeout = 0;
+                               SET idle_session_timeout = 0; SET idle_in_transaction_session_timeout = 0";
 
 /// A session at the source.
 ///
@@ -41,6 +46,16 @@ pub(super) async fn connect_source(from: &Target) -> Result<Client, Error> {
     let source = from.connect_admin().await?;
     source.batch_execute(SOURCE_SETTINGS).await?;
     Ok(source)
+}
+
+/// A session at the tenant.
+///
+/// # Errors
+/// As [`connect_source`].
+pub(super) async fn connect_target(to: &Target) -> Result<Client, Error> {
+    let target = to.connect_admin().await?;
+    target.batch_execute(TARGET_SETTINGS).await?;
+    Ok(target)
 }
 
 /// Keeps the tables from being truncated, rewritten or dropped until the transaction of `source` ends: TRUNCATE and some ALTER TABLE show
@@ -112,7 +127,7 @@ pub(super) async fn load(
     let waiting: RefCell<VecDeque<&Table>> = RefCell::new(tables.iter().collect());
     let (rows, bytes) = (Cell::new(0), Cell::new(0));
     let job = || async {
-        let (source, target) = (connect_source(from).await?, to.connect_admin().await?);
+        let (source, target) = (connect_source(from).await?, connect_target(to).await?);
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{}'",
             snapshot.replace('\'', "''")

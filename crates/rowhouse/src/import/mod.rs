@@ -89,7 +89,7 @@ async fn import(args: &Args) -> Result<Outcome, Error> {
     // Held to the end: the snapshot is as long as its transaction.
     source.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let snapshot: String = source.query_one("SELECT pg_export_snapshot()", &[]).await?.get(0);
-    let target = to.connect_admin().await?;
+    let target = data::connect_target(&to).await?;
     require_empty(&target).await?;
     let mut tables = data::tables(&source, &args.schema).await?;
     data::hold(&source, &args.schema, &tables).await?;
