@@ -452,6 +452,31 @@ fn a_name_that_is_taken_is_told_before_the_backup_is_sent() {
     assert!(!output.status.success() && said(&output).contains("(42P04)"), "{}", said(&output));
 }
 
+#[test]
+fn timeouts_of_the_administrators_sessions_end_no_backup_and_no_restore() {
+    use std::io::Write as _;
+    let server = with_much();
+    let timeout = "ALTER ROLE admin SET statement_timeout = '200ms'";
+    run(async { server.admin().await.batch_execute(timeout).await.expect("a setting") });
+    let (_dir, file) = folder();
+    backup(&server, "acme", &file);
+    let whole = std::fs::read(&file).expect("a backup");
+    let (first, rest) = whole.split_at(whole.len() / 2);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["restore", "--url", &server.url("admin", "rowhouse"), "--from", "-", "--tenant", "b"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary can be run");
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(first).expect("input is read");
+    std::thread::sleep(Duration::from_millis(500));
+    input.write_all(rest).expect("input is read");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 fn ends_well_with_input(args: &[&str], input: &[u8]) -> String {
     use std::io::Write as _;
     let mut child = Command::new(env!("CARGO_BIN_EXE_rowhouse"))

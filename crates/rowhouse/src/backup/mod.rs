@@ -13,7 +13,9 @@ pub(crate) use save::{Args as BackupArgs, run as run_backup};
 
 use base::limits::IDENTIFIER_LEN_MAX;
 use indicatif::{ProgressBar, ProgressStyle};
+use tokio_postgres::Client;
 use workloads::Error;
+use workloads::target::Target;
 
 /// Stands for standard input or output.
 const DASH: &str = "-";
@@ -33,6 +35,13 @@ pub(crate) fn quoted(name: &str) -> String {
 fn progress_bar(doing: &'static str) -> Result<ProgressBar, Error> {
     let style = "{msg} [{bar:40}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
     Ok(ProgressBar::new(0).with_style(ProgressStyle::with_template(style)?).with_message(doing))
+}
+
+/// A session of the administrator's. No timeout that others of his begin with ends it: a tenant takes the time it takes.
+async fn connect(url: &str) -> Result<Client, Error> {
+    let client = Target::new(url, None)?.connect_admin().await?;
+    client.batch_execute("SET statement_timeout = 0").await?;
+    Ok(client)
 }
 
 /// Runs a command's future on a runtime of its own.

@@ -13,10 +13,9 @@ use tenant::Description;
 use tokio::time::Instant;
 use tokio_postgres::SimpleQueryMessage;
 use workloads::Error;
-use workloads::target::Target;
 
 use super::checked::{Checked, PIECE_LEN};
-use super::{DASH, block_on, progress_bar, quoted};
+use super::{DASH, block_on, connect, progress_bar, quoted};
 
 /// Options of `rowhouse restore`.
 #[derive(Parser)]
@@ -88,7 +87,7 @@ async fn restore(args: &Args) -> Result<Outcome, Error> {
     // The server is told the name before the data: what it refuses for that is not sent in vain.
     let of_backup = checked.description().map(|description| description.name.clone());
     let tenant = args.tenant.clone().or(of_backup);
-    let client = Target::new(&args.url, None)?.connect_admin().await?;
+    let client = connect(&args.url).await?;
     let bar = if args.json { ProgressBar::hidden() } else { progress_bar("restoring")? };
     let statement = statement(tenant.as_deref(), &args.with);
     let sent = send(&client, &statement, name, checked, head, &mut source, &bar).await;

@@ -11,10 +11,9 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 use tokio::time::Instant;
 use workloads::Error;
-use workloads::target::Target;
 
 use super::checked::Checked;
-use super::{DASH, block_on, progress_bar, quoted};
+use super::{DASH, block_on, connect, progress_bar, quoted};
 
 /// Options of `rowhouse backup`.
 #[derive(Parser)]
@@ -87,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 
 async fn save(args: &Args, special: Option<Sink>) -> Result<Outcome, Error> {
     let began = Instant::now();
-    let client = Target::new(&args.url, None)?.connect_admin().await?;
+    let client = connect(&args.url).await?;
     let statement = format!("BACKUP TENANT {} TO STDOUT", quoted(&args.tenant));
     let mut pieces = std::pin::pin!(client.copy_out(&statement).await?);
     let mut sink = special.map_or_else(|| Sink::create(&args.to), Ok)?;
