@@ -838,3 +838,21 @@ fn who_may_not_is_told() {
     assert!(told.contains("tenant \"nobody\" does not exist (3D000)"), "{told}");
     assert!(std::fs::read_dir(file.parent().expect("a folder")).expect("a folder").next().is_none());
 }
+
+/// On a full disk, say: whoever runs them at night goes by the exit status.
+#[test]
+fn what_cannot_be_printed_fails_neither_a_backup_nor_a_restore() {
+    let server = Server::with_acme();
+    let (_dir, file) = folder();
+    let url = server.url("admin", "rowhouse");
+    for args in [
+        &["backup", "--url", &url, "--tenant", "acme", "--to", path(&file)][..],
+        &["restore", "--url", &url, "--from", path(&file), "--tenant", "b"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it can be opened");
+        let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(args).stdout(full).output();
+        let output = output.expect("the binary can be run");
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    assert_eq!(run(tenants(&server)), ["acme", "b"]);
+}

@@ -75,12 +75,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             outcome.tenant, outcome.bytes, outcome.commit, outcome.seconds
         )
     };
-    // Standard output may be the backup's.
-    if args.to == DASH {
-        eprintln!("{report}")
-    } else {
-        println!("{report}")
-    }
+    // Standard output may be the backup's. What cannot be printed does not make it fail: it is there, and whole.
+    let _ = match args.to.as_str() {
+        DASH => writeln!(io::stderr(), "{report}"),
+        _ => writeln!(io::stdout(), "{report}"),
+    };
     Ok(())
 }
 
