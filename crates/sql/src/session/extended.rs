@@ -118,6 +118,10 @@ impl Session {
 
     /// The plan of a prepared statement, bound anew if the catalog or search path changed, with parameter types known.
     fn plan_of(&mut self, home: &mut Home<'_>, name: &str, columns: bool) -> Result<(), Pause> {
+        if matches!(self.transaction, Transaction::Idle) {
+            // Whoever binds it reads its parameters next.
+            self.begin_statement();
+        }
         self.read_again(name)?;
         let prepared = &self.statements[name];
         if let Some(plan) = &prepared.plan

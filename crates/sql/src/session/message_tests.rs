@@ -519,6 +519,38 @@ fn a_statement_begins_once_however_often_it_pauses() {
 }
 
 #[test]
+fn now_and_today_are_those_of_the_transaction_that_a_statement_opens() {
+    const DAY: i64 = 86_400_000_000;
+    let mut bench = Bench::new();
+    let host = Arc::new(TickingHost { lone: LoneHost(World::new(7).env()), looks: AtomicI64::new(0) });
+    let mut session = bench.session_from(host.clone());
+    bench.run(&mut session, "CREATE TABLE ev (day date)");
+    let mut out = Answer::default();
+    bench.turn(|home| session.parse(home, "p", "INSERT INTO ev VALUES ($1)", &[], &mut out)).unwrap();
+    // Days go by in which the session is idle.
+    for day in [2, 4] {
+        host.looks.store(day * DAY, Ordering::Relaxed);
+        let told = bench.run(&mut session, "SELECT 'now'::timestamptz = now(), 'today'::date = current_date");
+        assert_eq!(told.lines(), ["t|t"]);
+        host.looks.store((day + 1) * DAY, Ordering::Relaxed);
+        let parameters = [Some(&b"today"[..])];
+        bench.turn(|home| {
+            session.bind(home, Bind { statement: "p", parameters: &parameters, ..BIND }, &mut out).unwrap();
+            session.execute(home, "", None, &mut out).unwrap();
+            session.sync(home, &mut out).unwrap();
+        });
+    }
+    let days = bench.run(&mut session, "SELECT day FROM ev ORDER BY day").lines();
+    assert_eq!(days, ["2000-01-04", "2000-01-06"]);
+    // In a block they are the block's.
+    bench.run(&mut session, "BEGIN");
+    host.looks.store(9 * DAY, Ordering::Relaxed);
+    let told = bench.run(&mut session, "SELECT 'now'::timestamptz = now(), 'today'::date");
+    assert_eq!(told.lines(), ["t|2000-01-06"]);
+    bench.run(&mut session, "ROLLBACK");
+}
+
+#[test]
 fn a_copy_of_much_at_once_is_looked_at_while_its_rows_are_stored() {
     // Nothing of a transaction with a savepoint is poured, nor is there anything to pour of rows that are not taken.
     for copy in ["COPY t FROM STDIN", "COPY t FROM STDIN WHERE id < 0"] {

@@ -192,9 +192,14 @@ impl Session {
         self.start.host.report_activity(state, None, self.start.host.wall_clock());
     }
 
-    /// Notes the time a statement begins.
+    /// Notes the time a statement begins. Outside of a transaction it is that of the one which the statement will open, too: its text is bound and its
+    /// parameters are read before that, and say `'now'` and `'today'`.
     pub(super) fn begin_statement(&mut self) {
         self.statement_start = self.start.host.wall_clock();
+        if matches!(self.transaction, Transaction::Idle) {
+            self.transaction_start = self.statement_start;
+            Arc::make_mut(&mut self.format).now = self.transaction_start;
+        }
     }
 
     /// SQL's PREPARE.
