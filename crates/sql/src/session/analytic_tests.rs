@@ -276,6 +276,35 @@ fn a_change_whose_rows_are_found_elsewhere_shows_no_other_tables_columns() {
 }
 
 #[test]
+fn the_columns_of_an_execute_are_told_before_it_has_ever_run() {
+    for of_portal in [false, true] {
+        let (mut bench, mut one, _) = tables();
+        bench.run(&mut one, &format!("prepare p as {RANKED}"));
+        let mut out = Answer::default();
+        let bind =
+            Bind { portal: "", statement: "e", parameter_formats: &[], parameters: &[], result_formats: &[] };
+        bench.turn(|home| {
+            one.parse(home, "e", "execute p", &[], &mut out).unwrap();
+            one.bind(home, bind, &mut out).unwrap();
+        });
+        let describe = |bench: &mut Bench, one: &mut Session| {
+            let mut out = Answer::default();
+            let described = bench.turn(|home| {
+                if of_portal {
+                    one.describe_portal(home, "", &mut out)
+                } else {
+                    one.describe_statement(home, "e", &mut out)
+                }
+            });
+            described.map(|()| out.fields.len())
+        };
+        is_sent_out(describe(&mut bench, &mut one));
+        tell(&mut one, [columns("rank", PgType::Int8), AnalyticEvent::Done(Ok(()))]);
+        assert_eq!(describe(&mut bench, &mut one).unwrap(), 1, "{of_portal}");
+    }
+}
+
+#[test]
 fn a_description_of_what_was_altered_meanwhile_is_asked_for_again() {
     let (mut bench, mut one, mut other) = tables();
     let mut out = Answer::default();

@@ -300,6 +300,9 @@ impl Session {
     ) -> Result<(), Pause> {
         let planned = self.plan_of(home, name, true);
         self.failing(home, planned)?;
+        let statement = self.statements[name].statement.clone();
+        let executed = self.describe_executed(home, statement.as_deref());
+        self.failing(home, executed)?;
         let prepared = &self.statements[name];
         let parameters: Vec<u32> =
             prepared.plan.iter().flat_map(|plan| plan.parameters.iter().map(|ty| ty.oid())).collect();
@@ -356,12 +359,26 @@ impl Session {
             }
             (None, None) => {
                 let statement = portal.statement.clone();
+                self.describe_executed(home, statement.as_deref())?;
                 self.own_fields(home, statement.as_deref())
             }
         };
         let portal = self.portals.get(name).expect("looked up above");
         portal.formats.require_columns(fields.len())?;
         Ok(fields)
+    }
+
+    /// Has the columns be known of what an EXECUTE runs: nobody may have asked for them yet, and the client is to be told them before its rows.
+    fn describe_executed(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: Option<&ParsedStatement>,
+    ) -> Result<(), Pause> {
+        let Some(ParsedStatement::Ast(statement)) = statement else { return Ok(()) };
+        match super::script::parse_execute(statement) {
+            Some((name, _)) if self.statements.contains_key(&name) => self.plan_of(home, &name, true),
+            _ => Ok(()),
+        }
     }
 
     /// The columns of a statement that the session answers itself: SHOW, EXPLAIN, FETCH, EXECUTE.
