@@ -648,6 +648,10 @@ impl Session {
     pub fn sync(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
         let committed = self.commit_implicit(home);
         if matches!(committed, Ok(()) | Err(Pause::Error(_))) {
+            if self.ended_now() {
+                // Also portals of messages that began no transaction: they were bound, and not run.
+                self.portals.retain(|portal| portal.hold);
+            }
             self.progress.end();
             self.report_settings(out);
         }

@@ -187,6 +187,31 @@ fn refused(executed: Result<Executed, Pause>) -> SqlState {
 }
 
 #[test]
+fn a_portal_that_was_bound_and_not_run_goes_with_the_next_sync() {
+    let (mut bench, mut one, _) = table();
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        // Its name is free again each time.
+        for _ in 0..2 {
+            bind(home, &mut one, "SELECT 1", &mut out);
+            one.sync(home, &mut out).unwrap();
+        }
+        assert_eq!(refused(one.execute(home, "p", None, &mut out)), SqlState::INVALID_CURSOR_NAME);
+        one.sync(home, &mut out).unwrap();
+    });
+    bench.run(&mut one, "DECLARE h CURSOR WITH HOLD FOR SELECT 1");
+    bench.run(&mut one, "BEGIN");
+    bench.turn(|home| {
+        bind(home, &mut one, "SELECT 1", &mut out);
+        one.sync(home, &mut out).unwrap();
+        one.execute(home, "p", None, &mut out).unwrap();
+    });
+    bench.run(&mut one, "ROLLBACK");
+    bench.turn(|home| one.sync(home, &mut out)).unwrap();
+    assert_eq!(bench.run(&mut one, "FETCH h").lines(), ["1"]);
+}
+
+#[test]
 fn a_portal_that_waited_for_a_lock_gives_the_columns_that_were_told_or_none() {
     let change = "ALTER TABLE t ADD COLUMN more int";
     for (rows_max, change, is_refused) in [
