@@ -358,6 +358,15 @@ fn declared_parameters_are_counted() {
 }
 
 #[test]
+fn a_statement_has_no_more_parameters_than_can_be_told() {
+    let (mut bench, mut session, _) = table();
+    let types = vec!["int"; 65_536].join(", ");
+    let error = bench.fail(&mut session, &format!("PREPARE p ({types}) AS SELECT 1"));
+    assert_eq!(error.state(), SqlState::TOO_MANY_ARGUMENTS);
+    assert!(!session.statements.contains_key("p"));
+}
+
+#[test]
 fn an_idle_session_keeps_no_large_catalog() {
     let (mut bench, mut session, host) = table();
     bench.run(&mut session, "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TABLE m (id int, now mood)");

@@ -108,6 +108,8 @@ pub(super) struct Statements {
 pub(super) const COUNTED_MIN: usize = 64 << 10;
 /// What each parameter of a statement takes that the client has declared: its type is kept for the statement, and for its plan, which is told by them.
 pub(super) const PARAMETER_SIZE: usize = 4 * size_of::<PgType>();
+/// Parameters of a statement, at most: more could not be told to a client, whatever the statement was prepared by.
+pub(super) const PARAMETERS_MAX: usize = 65_535;
 /// What a statement takes of which the text alone is kept, beside that and its columns.
 const SHED_SIZE: usize = 512;
 /// What is more than that, and is not likely to be used again, is not kept for an idle client.

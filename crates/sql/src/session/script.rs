@@ -9,7 +9,7 @@ use types::{Datum, PgType};
 
 use super::counting::{Outcome, StatementText};
 use super::kept_rows::BUFFERED_MAX;
-use super::prepared::{PARAMETER_SIZE, Planned, Prepared, changed_result};
+use super::prepared::{PARAMETER_SIZE, PARAMETERS_MAX, Planned, Prepared, changed_result};
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
 use super::{Executed, Home, Pause, Reply, Session};
@@ -214,6 +214,10 @@ impl Session {
         if self.statements.contains_key(name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
+        }
+        if types.len() > PARAMETERS_MAX {
+            let message = format!("a statement may have {PARAMETERS_MAX} parameters");
+            return Err(SqlError::new(SqlState::TOO_MANY_ARGUMENTS, message).into());
         }
         let size = size + types.len() * PARAMETER_SIZE;
         self.require_room_to_keep(name.len() + size)?;
