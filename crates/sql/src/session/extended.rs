@@ -16,7 +16,7 @@ use super::prepared::{
 };
 use super::reply::{Field, Formats};
 use super::run::{Ran, Run, ends_failed_block};
-use super::script::{is_execute, no_statement};
+use super::script::{Called, is_execute, no_statement};
 use super::transaction::{Transaction, failed_block};
 use super::{Bind, Executed, Home, Pause, Reply, Session};
 use crate::parse::ParsedStatement;
@@ -477,7 +477,8 @@ impl Session {
             portal.plan = self.failing(home, renewed)?;
         }
         let yields_rows = || portal.running_plan().is_some_and(|plan| plan.yields_rows());
-        if matches!(portal.rows, PortalRows::Kept(_)) || (rows_max.is_some() && yields_rows()) {
+        let is_limited = rows_max.is_some() && (yields_rows() || self.executes_rows(&statement));
+        if matches!(portal.rows, PortalRows::Kept(_)) || is_limited {
             return self.execute_in_parts(home, name, portal, rows_max, out);
         }
         let run = Run {
@@ -551,8 +552,10 @@ impl Session {
     ) -> Result<Executed, Pause> {
         let is_first = portal.rows.is_fresh();
         if is_first {
-            let planned = portal.plan.clone().expect("the caller looked");
-            let kept = self.keep_in_statement(home, &planned, &portal.parameters)?;
+            let kept = match portal.plan.clone() {
+                Some(planned) => self.keep_in_statement(home, &planned, &portal.parameters)?,
+                None => self.keep_executed(home, portal)?,
+            };
             let rows = kept.rows.in_memory();
             if !name.is_empty() || rows > COUNTED_MIN {
                 let wanted = portal.kept + rows;
@@ -597,6 +600,29 @@ impl Session {
                 KeptRows { fields: Arc::clone(&kept.fields), tag_word: kept.tag_word, ..KeptRows::default() };
         }
         Ok(Executed::Complete)
+    }
+
+    /// Whether it is an EXECUTE of what yields rows.
+    fn executes_rows(&self, statement: &ParsedStatement) -> bool {
+        let ParsedStatement::Ast(statement) = statement else { return false };
+        let name = super::script::parse_execute(statement).map(|(name, _)| name);
+        let plan = name.and_then(|name| self.statements.get(&name)?.running_plan());
+        plan.is_some_and(|plan| plan.yields_rows())
+    }
+
+    /// As [`Session::keep_in_statement`], of what the portal's EXECUTE runs.
+    fn keep_executed(&mut self, home: &mut Home<'_>, portal: &Portal) -> Result<KeptRows, Pause> {
+        let statement = portal.statement.clone();
+        let execute = match statement.as_deref() {
+            Some(ParsedStatement::Ast(statement)) => super::script::parse_execute(statement),
+            _ => None,
+        };
+        // Its arguments are worked out within the transaction.
+        self.begin_implicit(home);
+        let called = self.called(home, execute.expect("the caller looked"));
+        let Called { planned, parameters, sql, .. } = self.failing(home, called)?;
+        self.count_prepared(&sql);
+        self.keep_in_statement(home, &planned, &parameters)
     }
 
     fn keep_in_statement(

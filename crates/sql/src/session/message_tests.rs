@@ -312,6 +312,30 @@ fn a_suspended_portal_gives_the_rows_that_it_began_with_whatever_its_names_mean_
 }
 
 #[test]
+fn an_execute_gives_as_many_rows_as_are_wanted_at_a_time() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')");
+    bench.run(&mut one, "PREPARE q (int) AS SELECT id FROM t WHERE id > $1 ORDER BY id");
+    bench.run(&mut one, "PREPARE d AS DELETE FROM t WHERE id = 3");
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        bind(home, &mut one, "EXECUTE q (0)", &mut out);
+        one.execute(home, "p", Some(2), &mut out).unwrap();
+    });
+    assert_eq!((out.lines(), out.tags.len()), (vec!["1".to_owned(), "2".to_owned()], 0));
+    bench.turn(|home| {
+        one.execute(home, "p", None, &mut out).unwrap();
+        one.sync(home, &mut out).unwrap();
+        // What yields no rows runs to its end, whatever the limit.
+        bind(home, &mut one, "EXECUTE d", &mut out);
+        one.execute(home, "p", Some(1), &mut out).unwrap();
+        one.sync(home, &mut out).unwrap();
+    });
+    assert_eq!(out.lines(), ["1", "2", "3"]);
+    assert_eq!(out.tags, ["SELECT 1", "DELETE 1"]);
+}
+
+#[test]
 fn a_begin_that_fails_behind_other_statements_begins_nothing() {
     let (mut bench, mut one, _) = table();
     for modes in ["ISOLATION LEVEL SERIALIZABLE", "DEFERRABLE"] {
