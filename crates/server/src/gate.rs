@@ -54,11 +54,9 @@ impl Gate for ServerGate {
             return Err(Box::new((client, error)));
         };
         let (client_address, client_port) = shown_address(client.stream.peer());
-        let application_name = client.parameters.iter().rfind(|(name, _)| name == "application_name");
         let activity = BackendRow {
             database: client.database.clone(),
             user: client.user.clone(),
-            application_name: application_name.map(|(_, value)| value.clone()).unwrap_or_default(),
             client_address,
             client_port,
             tls: client.stream.encryption(),

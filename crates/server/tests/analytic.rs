@@ -11,7 +11,7 @@ use base::{ByteCount, SqlError, SqlState};
 use env::{Env, JoinHandle, ShutdownSignal, ThreadControl, Threads};
 use pgproto::client;
 use sql::session::{AnalyticEvent, AnalyticRequest, Field, QueryControl};
-use support::{TestServer, eventually, tcp};
+use support::{Client, TestServer, eventually, tcp};
 
 /// A query that no point plan answers.
 const ANALYTIC: &str = "SELECT relname FROM pg_class";
@@ -21,6 +21,34 @@ static ASKED: AtomicUsize = AtomicUsize::new(0);
 fn fails(_: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
     ASKED.fetch_add(1, Ordering::SeqCst);
     say(AnalyticEvent::Done(Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, "it has no such function"))));
+}
+
+/// Fails with what the applications of all sessions are called.
+fn tells_applications(
+    request: AnalyticRequest,
+    _: &QueryControl,
+    say: &mut dyn FnMut(AnalyticEvent) -> bool,
+) {
+    let names: Vec<_> = request.context.backends.iter().map(|row| row.application_name.clone()).collect();
+    say(AnalyticEvent::Done(Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, names.join(",")))));
+}
+
+#[test]
+fn a_session_is_shown_by_the_name_that_it_begins_with() {
+    let server = TestServer::with(|config| config.analytic = Some(tells_applications));
+    server.create_tenant("acme");
+    let mut owner = server.connect("acme", "acme", "pw").expect("the owner may enter");
+    owner.ok("ALTER ROLE acme SET application_name = 'of the role'");
+    drop(owner);
+    let long = "x".repeat(5000);
+    for (settings, shown) in
+        [(&[("application_name", &*long)][..], &long[..63]), (&[("DateStyle", "ISO")], "of the role")]
+    {
+        let entered = Client::with_settings(tcp(server.address()), "acme", "acme", "pw", settings);
+        let mut client = entered.expect("the owner may enter");
+        let told = client.query("SELECT application_name FROM pg_stat_activity").error.expect("it fails");
+        assert!(told.message.split(',').any(|name| name == shown), "{}", told.message);
+    }
 }
 
 #[test]

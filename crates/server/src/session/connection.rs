@@ -206,6 +206,7 @@ async fn begin(
 
 impl Connection {
     fn greet(&mut self) {
+        self.control.show_application(&self.session.application_name());
         self.session.send_start_warnings(&mut self.output);
         for (name, value) in self.session.parameter_statuses() {
             backend::parameter_status(self.output.raw(), name, &value);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
+use base::limits::IDENTIFIER_LEN_MAX;
 use base::{Nanos, SessionId, SqlError, SqlState, TenantId};
 use env::Env;
 use futures::task::AtomicWaker;
@@ -163,6 +164,12 @@ impl Control {
 
     pub(crate) fn activity(&self) -> MutexGuard<'_, BackendRow> {
         self.activity.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Shows what the session's application is called now, as much of it as PostgreSQL shows.
+    pub(super) fn show_application(&self, name: &str) {
+        let shown = &name[..name.floor_char_boundary(IDENTIFIER_LEN_MAX)];
+        shown.clone_into(&mut self.activity().application_name);
     }
 
     fn request(&self, flag: u8) {

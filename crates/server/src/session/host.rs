@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use base::limits::IDENTIFIER_LEN_MAX;
 use base::{Nanos, SqlResult, TenantId};
 use sql::session::{
     BackendRow, BackendSignals, Field, HostStatement, LedgerRows, Reach, SessionHost, StatementCounts, Taken,
@@ -152,8 +151,7 @@ impl SessionHost for Host {
         self.kept.as_ref().is_some_and(|kept| kept.is_much())
     }
     fn report_application(&self, name: &str) {
-        let shown = &name[..name.floor_char_boundary(IDENTIFIER_LEN_MAX)];
-        shown.clone_into(&mut self.control.activity().application_name);
+        self.control.show_application(name);
     }
     fn is_watching(&self) -> bool {
         self.watch.is_watching()

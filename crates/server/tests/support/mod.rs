@@ -205,10 +205,22 @@ impl Client {
         user: &str,
         password: &str,
     ) -> Result<Client, Refused> {
+        Client::with_settings(stream, database, user, password, &[("application_name", "test")])
+    }
+
+    /// The same with settings that the session is to begin with.
+    pub fn with_settings(
+        stream: impl Read + Write + Send + 'static,
+        database: &str,
+        user: &str,
+        password: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<Client, Refused> {
         let key = CancelKey { process_id: 0, secret: 0 };
         let mut client = Client { stream: Box::new(stream), input: Vec::new(), key };
         let mut out = Vec::new();
-        client::startup(&mut out, &[("user", user), ("database", database), ("application_name", "test")]);
+        let parameters = [&[("user", user), ("database", database)][..], settings].concat();
+        client::startup(&mut out, &parameters);
         client.send(&out);
         client.authenticate(password)?;
         Ok(client)
