@@ -253,7 +253,8 @@ impl<'a> Binder<'a> {
                 cells.push(cell);
             }
         }
-        let rows = Arc::new(CommonRows::new(name.to_owned(), plan, cells, self.number()));
+        let rows = CommonRows::new(name.to_owned(), plan, cells, self.number()).planned()?;
+        let rows = Arc::new(rows);
         self.common_rows.borrow_mut().push(Arc::clone(&rows));
         Ok(CommonRows::reader(&rows))
     }

@@ -30,11 +30,14 @@ use tokio::task::unconstrained;
 
 use crate::apply::Cell;
 use crate::operator::{Node, Operator, one_stream};
+use crate::row_keys::without_keys;
 
 /// A common table with the rows that it has given so far.
 pub(crate) struct CommonRows {
     pub(crate) name: String,
     pub(crate) plan: LogicalPlan,
+    /// That of the plan, which the optimizer of who reads the rows does not look into.
+    schema: DFSchemaRef,
     /// The outer columns that its rows depend on.
     cells: Vec<Arc<Cell>>,
     number: usize,
@@ -56,8 +59,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl CommonRows {
-    pub(crate) fn new(name: String, plan: LogicalPlan, cells: Vec<Arc<Cell>>, number: usize) -> CommonRows {
-        CommonRows { name, plan, cells, number, physical: OnceLock::new(), buffer: Mutex::default() }
+    pub(crate) fn new(
+        name: String,
+        plan: LogicalPlan,
+        cells: Vec<Arc<Cell>>,
+        number: usize,
+    ) -> Result<CommonRows> {
+        let schema = without_keys(plan.schema())?;
+        let (physical, buffer) = (OnceLock::new(), Mutex::default());
+        Ok(CommonRows { name, plan, schema, cells, number, physical, buffer })
     }
 
     /// A plan that reads the rows.
@@ -125,7 +135,7 @@ impl UserDefinedLogicalNodeCore for CommonScan {
         Vec::new()
     }
     fn schema(&self) -> &DFSchemaRef {
-        self.0.plan.schema()
+        &self.0.schema
     }
     fn expressions(&self) -> Vec<Expr> {
         Vec::new()

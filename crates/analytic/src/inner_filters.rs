@@ -28,6 +28,7 @@ use crate::binder::has_group_of_nothing;
 use crate::first_rows::FirstRows;
 use crate::fixed_filter::FixedFilter;
 use crate::row_function::RowFunction;
+use crate::row_keys::{LOOK_FOR_KEYS, NoKeys};
 
 /// DataFusion's rules for logical plans, with [`InnerFirst`] in the place of the one that moves filters down, and [`FirstRows`] behind it.
 pub(crate) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -35,6 +36,9 @@ pub(crate) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         |rule: &Arc<dyn OptimizerRule + Send + Sync>| rule.name() == PushDownFilter::new().name();
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {
+        if LOOK_FOR_KEYS.contains(&rule.name()) {
+            rules.push(Arc::new(NoKeys));
+        }
         if moves_filters(&rule) {
             rules.push(Arc::new(InnerFirst(PushDownFilter::new())));
             // Before columns that nobody needs any more are left out, between the two nodes that it looks at.

@@ -44,6 +44,7 @@ mod query;
 mod recursion;
 mod relation;
 mod row_function;
+mod row_keys;
 mod row_orders;
 mod run;
 mod select;

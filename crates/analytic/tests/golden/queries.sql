@@ -65,6 +65,14 @@ select id from parent where price > all (select price from parent where id < 4) 
 select id, ntile(4) over (order by id), cume_dist() over (order by id % 5) from parent order by id;
 select sum(count(*)) over (), m from child group by m order by m;
 select p.name, count(*) from parent p join child c on c.parent_id = p.id group by p.name having count(*) > 6 order by 2 desc, 1;
+select g.k, v.x, count(*) from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x order by g.k, v.x;
+select g.k, v.x, count(*) from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x order by g.k, v.x desc;
+select distinct g.k, v.x from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k order by 1, 2 desc;
+select q.k, count(*) from (select g.k, v.x from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x) q group by q.k, q.x order by 1;
+select distinct q.k from (select g.k, v.x from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x) q order by 1;
+select count(*) from (values (1), (2), (3)) t(k) join (select g.k, v.x from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x) q on q.k = t.k;
+select count(*) from (values (1), (2), (3)) t(k) left join (select g.k, v.x from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x) q on q.k = t.k;
+with q as materialized (select g.k, v.x from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x) select k, x from q order by k, x desc;
 select at, at + interval '1 month', at - interval '3 days' from parent where id = 2;
 select d + 3, d - '2020-01-01'::date, ts - '2020-01-01'::timestamp from measure where id < 3 order by id;
 select b, bt, f4, f8 from measure where id < 5 order by id;
