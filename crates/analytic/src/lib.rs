@@ -55,6 +55,7 @@ mod spill;
 mod spilling;
 mod table;
 mod translate;
+mod unordered_aggregate;
 mod value;
 mod wide_rows;
 mod window;

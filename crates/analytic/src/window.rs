@@ -24,6 +24,7 @@ use crate::error::Planned;
 use crate::lazily::where_filtered;
 use crate::prepare::{Place, plain_args, system_name};
 use crate::translate::{Translator, Typed, bare, cast_to, key};
+use crate::unordered_aggregate::unordered;
 use crate::value;
 
 /// A bound window function.
@@ -397,7 +398,8 @@ impl Binder<'_> {
             Function::Aggregate(aggregate) => {
                 let whole = AggregateCall { args: call.args.clone(), ..aggregate.clone() };
                 let planned = crate::aggregate::plan(&whole, args, Vec::new(), self.number(), &self.shared);
-                (WindowFunctionDefinition::AggregateUDF(planned.udaf), planned.args, planned.arrow)
+                let function = unordered(planned.udaf, &planned.arrow);
+                (WindowFunctionDefinition::AggregateUDF(function), planned.args, planned.arrow)
             }
             Function::Named(name) => {
                 let reads_frame = matches!(*name, "first_value" | "last_value" | "nth_value");
