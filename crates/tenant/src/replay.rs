@@ -40,6 +40,11 @@ const BATCH_LEN_MIN: usize = 16 << 10;
 /// Memory that a byte of redo may make dirty: a change of 100 bytes a page of 8 KiB.
 const DIRTIED_BY_A_BYTE: u64 = 80;
 
+/// Bytes of changed pages that a tenant which is replayed keeps at most where memory has no room: there may be hundreds of such tenants.
+const UNWRITTEN_MAX: u64 = 4 << 20;
+/// The same as a part of all memory for pages.
+const UNWRITTEN_PART: u64 = 256;
+
 /// Bytes of records that the memory left for pages allows to replay at once.
 fn batch_len(budget: Option<&MemoryBudget>, max: usize) -> usize {
     let Some(budget) = budget else { return max };
@@ -79,7 +84,7 @@ impl Tenant {
             is_whole = replay.sorted.is_whole;
             if !is_whole {
                 self.relieve().await?;
-            } else if self.memory_wait() == Some(WriterWait::Checkpoint) {
+            } else if self.has_to_write() {
                 self.write_root().await?;
             }
             self.shed();
@@ -146,7 +151,7 @@ impl Tenant {
     /// # Errors
     /// Those of a checkpoint; that there is no branch.
     pub(crate) async fn relieve(&mut self) -> Result<(), OpenError> {
-        if self.memory_wait() != Some(WriterWait::Checkpoint) {
+        if !self.has_to_write() {
             return Ok(());
         }
         let Some(live) = self.replayed_from() else {
@@ -159,6 +164,24 @@ impl Tenant {
         self.turn(true);
         self.committed = newest;
         written
+    }
+
+    /// Whether what was replayed has to be written, so that it can leave memory. Nobody evicts pages of a tenant that is not open yet, or counts its changed ones: so of several that are
+    /// replayed side by side each writes its own where all together leave no room.
+    fn has_to_write(&mut self) -> bool {
+        if self.memory_wait() == Some(WriterWait::Room) {
+            // What the file has goes first.
+            self.shed();
+        }
+        match self.memory_wait() {
+            Some(WriterWait::Checkpoint) => true,
+            Some(WriterWait::Room) if self.file.is_some() => {
+                let dirty = self.pages.dirty_bytes().0;
+                let max = |limit: u64| (limit / UNWRITTEN_PART).min(UNWRITTEN_MAX);
+                self.pages.budget().is_some_and(|budget| dirty >= max(budget.limit().0))
+            }
+            _ => false,
+        }
     }
 
     async fn write_root(&mut self) -> Result<(), OpenError> {

@@ -217,6 +217,49 @@ fn a_replay_that_is_stopped_is_gone_on_with() {
     });
 }
 
+/// Nobody evicts pages of a tenant that is not open yet, and each has less than what a tenant is checkpointed for.
+#[test]
+fn tenants_that_are_replayed_side_by_side_keep_within_the_memory_together() {
+    const LIMIT: base::ByteCount = base::ByteCount::from_mib(1);
+    let world = World::new(14);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        let ids: Vec<TenantId> = (100..110).map(TenantId).collect();
+        let path = |id: TenantId| format!("/data/tenant-{id}");
+        let (logs, _) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+        for id in ids.iter().copied() {
+            Tenant::create(&env, Path::new(&path(id)), id, "owner", None).await.unwrap();
+            let tenant = Tenant::open(&env, Path::new(&path(id)), id).await.unwrap();
+            let (log, flusher) = logs.writer();
+            let mut server = Server { tenant, log, flusher };
+            let columns = [("id", PgType::Int4), ("v", PgType::Text)];
+            let t = server.auto(|view| create(&mut view.ddl()?, "t", &columns, 1)).await.unwrap();
+            for n in 0..200 {
+                let row = vec![int(n), text(&"x".repeat(1000))];
+                let insert = |view: &mut View<'_>| {
+                    let table = view.table(t)?;
+                    view.insert(&table, &row)
+                };
+                server.auto(insert).await.unwrap();
+            }
+            while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+        }
+        drop(logs);
+        let (_logs, index) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+        let budget = MemoryBudget::new(LIMIT, 0, 1);
+        let mut replayed = Vec::new();
+        for id in ids {
+            let mut tenant = Tenant::open(&env, Path::new(&path(id)), id).await.unwrap();
+            tenant.charge_to(&budget);
+            assert!(tenant.replay(&index).await.unwrap().commits > 200);
+            replayed.push(tenant);
+        }
+        let resident = budget.resident();
+        assert!(resident.0 < 2 * LIMIT.0, "{resident} of {LIMIT} in memory");
+    });
+}
+
 /// What a value's pages are given back for has to see all of them at once, and begins anew after each that is missing.
 #[test]
 fn a_value_larger_than_the_memory_is_replaced_and_removed_by_a_replay() {
