@@ -141,6 +141,10 @@ impl Tenant {
                 settling.run().await;
                 self.finish_settling(settling);
             }
+            // Else what the next records replace would stay, since it keeps what was written to the branch and to no root.
+            while self.pages.reclaim_discarded() {
+                yield_now().await;
+            }
         }
         Ok(())
     }

@@ -432,6 +432,51 @@ fn a_replay_that_finds_the_disk_full_says_so_and_may_be_tried_again() {
     });
 }
 
+/// Pages of a branch that no checkpoint has written are let go of bit by bit once it is in place: by a replay before it goes on, and not by the upkeep behind all of it.
+#[test]
+fn what_a_long_commit_changes_is_not_kept_while_the_next_ones_are_replayed() {
+    let world = World::new(15);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        let mut server = open(&env).await;
+        let columns = [("id", PgType::Int4), ("v", PgType::Text)];
+        let t = server.auto(|view| create(&mut view.ddl()?, "t", &columns, 1)).await.unwrap();
+        // More pages than are let go of at once.
+        let row = |id: i32, letter: &str| vec![int(id), text(&letter.repeat(1000))];
+        let fill = |view: &mut View<'_>| {
+            let table = view.table(t)?;
+            (0..9000).try_for_each(|id| view.insert(&table, &row(id, "a")).map(drop))
+        };
+        server.auto(fill).await.unwrap();
+        for letter in ["b", "c"] {
+            // Between two of these a batch of records ends.
+            for id in 0..1000 {
+                let set = |view: &mut View<'_>| update(view, t, &[int(id)], row(id, "x"));
+                assert!(server.auto(set).await.unwrap());
+            }
+            let change = |view: &mut View<'_>| {
+                (0..9000).try_for_each(|id| update(view, t, &[int(id)], row(id, letter)).map(drop))
+            };
+            server.auto(change).await.unwrap();
+        }
+        while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+        drop(server);
+
+        let (logs, index) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+        let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
+        tenant.charge_to(&MemoryBudget::new(base::ByteCount::from_mib(64), 0, 1));
+        assert!(tenant.replay(&index).await.unwrap().commits > 2000);
+        let (pages, retained) = (tenant.pages.page_count(), tenant.pages.retained_pages());
+        assert!(pages > 1100 && retained < 100, "{retained} versions beside {pages} pages");
+        let (log, flusher) = logs.writer();
+        let mut server = Server { tenant, log, flusher };
+        let rows = server.auto(|view| all_rows(view, t)).await.unwrap();
+        assert_eq!(rows, (0..9000).map(|id| row(id, "c")).collect::<Vec<_>>());
+    });
+}
+
 #[test]
 fn power_cuts_leave_a_durable_prefix_of_commits() {
     for seed in 0..40 {
