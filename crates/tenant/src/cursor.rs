@@ -48,7 +48,13 @@ struct Walk {
     /// An entry of the tree the cursor has passed but the scan has not: own changes came before it.
     ahead: Option<(Key, Vec<u8>)>,
     started: bool,
+    /// Bytes of values in pages of their own that were gathered since the session was last asked because of them.
+    long_read: usize,
 }
+
+/// Bytes of such values after which the session is asked whether the statement is to end: to gather them takes as long as the rows after which it is asked
+/// otherwise.
+const LONG_UNASKED_MAX: usize = 256 << 10;
 
 impl Scan {
     pub fn table(&self) -> &Arc<Table> {
@@ -145,6 +151,7 @@ impl View<'_> {
                 state,
                 ahead: None,
                 started: false,
+                long_read: 0,
             },
         }
     }
@@ -152,6 +159,10 @@ impl View<'_> {
     /// The scan's next row; `None` at its end. After an interrupt the statement starts anew, and so do its scans.
     pub fn next<'v>(&'v mut self, scan: &'v mut Scan) -> Step<Option<RowRef<'v>>> {
         self.step()?;
+        if scan.walk.long_read >= LONG_UNASKED_MAX {
+            scan.walk.long_read = 0;
+            self.look()?;
+        }
         let Some(index) = &scan.index else {
             let Some((key, value)) = next_entry(self, &mut scan.walk)? else { return Ok(None) };
             return Ok(Some(RowRef::new(&scan.table, key, value)));
@@ -161,7 +172,12 @@ impl View<'_> {
         scan.table_key = Key::from_slice(table_key);
         self.note_point_read(scan.table.tree, &scan.table_key);
         match self.read(scan.table.tree, &scan.table_key, scan.walk.state)? {
-            Some(bytes) => Ok(Some(RowRef::new(&scan.table, Cow::Borrowed(&scan.table_key), bytes))),
+            Some(bytes) => {
+                if let Cow::Owned(long) = &bytes {
+                    scan.walk.long_read += long.len();
+                }
+                Ok(Some(RowRef::new(&scan.table, Cow::Borrowed(&scan.table_key), bytes)))
+            }
             None => Err(disagreement(&scan.table, index).into()),
         }
     }
@@ -262,6 +278,9 @@ impl Walk {
                 None => return Ok(None),
             },
         };
+        if let Cow::Owned(long) = &value {
+            self.long_read += long.len();
+        }
         let (Seek::After(key) | Seek::Before(key)) = self.cursor.position() else {
             unreachable!("the cursor stands at an entry")
         };

@@ -71,3 +71,35 @@ fn scans_builds_validations_and_cascades_end_when_asked() {
     assert_eq!(fixture.tenant.pages.page_count(), pages);
     assert_eq!(fixture.rows(child).len(), ROWS as usize);
 }
+
+/// A row of some MiB takes as long as many short ones, and others wait for the next look.
+#[test]
+fn a_scan_of_long_rows_looks_at_each_whether_it_is_to_end() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 1);
+    for id in 0..20 {
+        fixture.insert(t, vec![int(id), text(&"x".repeat(300_000))]).unwrap();
+    }
+    let index = NewIndex {
+        name: None,
+        columns: vec![IndexColumn::ascending(0)],
+        unique: false,
+        nulls_not_distinct: false,
+    };
+    fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
+    let index = fixture.table(t).indexes[1].oid;
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    for index in [None, Some(index)] {
+        let (format, looks) = (FormatContext::default(), Cell::new(0));
+        let asked = |_| {
+            looks.set(looks.get() + 1);
+            false
+        };
+        let rows = {
+            let mut view = fixture.tenant.view(&mut txn, &mut fixture.log).in_session(&format, &asked);
+            scan_rows(&mut view, t, index, KeyRange::all(), Direction::Forward).unwrap()
+        };
+        assert!(rows.len() == 20 && looks.get() >= 19, "{} looks at {} rows", looks.get(), rows.len());
+    }
+    fixture.commit(txn).unwrap();
+}
