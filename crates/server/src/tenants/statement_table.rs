@@ -1,7 +1,7 @@
 //! What a tenant's statements took, by their normal texts: a table of few of them, whatever many there are.
 //!
 //! A tenant has the counts of [`TENANT_MAX`] texts at most, and all tenants together of [`SERVER_MAX`]. One more, and those of the texts that were
-//! used least are dropped: a sixteenth of the tenant's, or a quarter of whoever's table is the largest where the server's are too many. A text's use is
+//! used least are dropped: a sixteenth of the tenant's, or a quarter of each of the largest tables where the server's are too many. A text's use is
 //! how long its statements took, of which a 64th is forgotten each time: what was heavy last month goes before what is now. What is dropped is added
 //! up ([`StatementsShown`]), so that sums over a tenant's statements are right. Of a tenant none of whose statements ran there is an empty table.
 //!
@@ -9,6 +9,7 @@
 //! run of a simple Query) for a look-up, and by who reads for one pointer.
 
 use std::borrow::Borrow;
+use std::cmp::Reverse;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,6 +25,8 @@ const SERVER_MAX: usize = 50_000;
 const DROPPED_SHARE: usize = 16;
 /// Of the largest table's where the server's are too many.
 const DROPPED_SHARE_OF_LARGEST: usize = 4;
+/// One in so many of all goes then, at least: a look at the tables of all tenants makes room for that many texts.
+const MADE_SHARE: usize = 256;
 /// One in so many of a text's use is forgotten whenever some are dropped.
 const FORGOTTEN_SHARE: u64 = 64;
 
@@ -61,18 +64,37 @@ impl StatementRoom {
         assert!(before >= count, "what is given back was taken");
     }
 
-    /// Has the largest table drop some if all room is taken. The caller holds no table's lock.
+    /// Has the largest tables drop some if all room is taken. The caller holds no table's lock.
     fn make(&self) {
+        let wanted = (self.max / MADE_SHARE).max(1);
         while self.taken.load(Ordering::Relaxed) >= self.max {
-            let largest = {
-                let mut tables = lock(&self.tables);
-                tables.retain(|table| table.strong_count() > 0);
-                tables.iter().filter_map(Weak::upgrade).max_by_key(|table| table.len.load(Ordering::Relaxed))
-            };
-            if largest.is_none_or(|table| table.drop_least(DROPPED_SHARE_OF_LARGEST) == 0) {
+            let mut made = 0;
+            for table in self.largest(wanted) {
+                made += table.drop_least(DROPPED_SHARE_OF_LARGEST);
+                if made >= wanted {
+                    break;
+                }
+            }
+            if made == 0 {
                 return;
             }
         }
+    }
+
+    /// So many tables, the largest first.
+    fn largest(&self, count: usize) -> Vec<Arc<StatementTable>> {
+        let mut found: Vec<(Reverse<usize>, Arc<StatementTable>)> = {
+            let mut tables = lock(&self.tables);
+            tables.retain(|table| table.strong_count() > 0);
+            let with_len = |table: Arc<StatementTable>| (Reverse(table.len.load(Ordering::Relaxed)), table);
+            tables.iter().filter_map(Weak::upgrade).map(with_len).collect()
+        };
+        if found.len() > count {
+            found.select_nth_unstable_by_key(count, |(len, _)| *len);
+            found.truncate(count);
+        }
+        found.sort_unstable_by_key(|(len, _)| *len);
+        found.into_iter().map(|(_, table)| table).collect()
     }
 }
 

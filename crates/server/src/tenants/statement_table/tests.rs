@@ -89,6 +89,22 @@ fn the_largest_makes_room_where_the_servers_is_taken() {
 }
 
 #[test]
+fn one_look_at_the_tables_of_many_tenants_makes_room_for_many_texts() {
+    let room = Arc::new(StatementRoom::new(5_120, 80));
+    let tables: Vec<_> = (0..1_024).map(|_| StatementTable::new(&room)).collect();
+    for table in &tables {
+        (0..5).for_each(|n| run(table, &format!("SELECT {n}"), 1 + n));
+    }
+    let taken = || room.taken.load(Ordering::Relaxed);
+    assert_eq!(taken(), 5_120);
+    run(&tables[0], "SELECT", 1);
+    assert_eq!(taken(), 5_120 - 20 + 1, "a 256th, and the text that wanted room");
+    let shown = tables.iter().map(|table| table.show());
+    let kept: Vec<(usize, u64)> = shown.map(|shown| (shown.texts.len(), sum(&shown).calls)).collect();
+    assert!(kept.iter().all(|(texts, calls)| *texts >= 3 && *calls >= 5), "a quarter of nobody's goes twice");
+}
+
+#[test]
 fn a_reset_begins_anew_and_prepared_statements_go_on() {
     let table = StatementTable::new(&Arc::default());
     let prepared = table.counts("SELECT $1");
