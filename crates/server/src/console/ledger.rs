@@ -1,6 +1,6 @@
 //! The ledger: what was promised, wanted, given and missed, by the metering interval for the last hour or by the minute for 62 days.
 //!
-//! Looked through on a thread aside: an hour is a quarter of a million rows at most, 62 days are files of up to a gigabyte, read a day at a
+//! Looked through on a thread aside: an hour is a quarter of a million rows at most, 62 days are files of a gigabyte and more, read some minutes at a
 //! time, the newest first. A page of rows is kept of it, or none of it where it goes out as CSV.
 
 use std::ops::Range;

@@ -170,6 +170,28 @@ impl History {
         Ok(())
     }
 
+    /// Calls `each` with what a day has of all tenants, in parts of so many rows or of one minute or block, the newest minutes first, until it says to stop; whether it never did.
+    /// A minute is in one part. Reads the file twice, and has a part in memory at a time. Blocks.
+    ///
+    /// # Errors
+    /// The file cannot be read. One that was dropped meanwhile has nothing.
+    pub(super) fn each_part_of_day(
+        &self,
+        day: u32,
+        rows_max: usize,
+        each: &mut dyn FnMut(RollUpBlock) -> bool,
+    ) -> io::Result<bool> {
+        let Some(mut blocks) = self.blocks(day)? else { return Ok(true) };
+        for part in blocks.parts(rows_max)?.into_iter().rev() {
+            blocks.go_to(part.bytes);
+            let of_rows = blocks.by_ref().map(|block| block.map(without_samples));
+            if !each(merged(of_rows, 1)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// What these days have of a tenant, or of all, rows of the same `minutes` merged into one.
     fn merged(
         &self,
@@ -177,10 +199,7 @@ impl History {
         of: Option<TenantId>,
         minutes: u32,
     ) -> io::Result<RollUpBlock> {
-        let mut failed = None;
-        let whole = |block: io::Result<RollUpBlock>| block.map_err(|error| failed = Some(error)).ok();
-        let merged = RollUpBlock::merged(self.blocks_of(days, of).map_while(whole), minutes);
-        failed.map_or(Ok(merged), Err)
+        merged(self.blocks_of(days, of), minutes)
     }
 
     /// The blocks of these days, with what they have of the tenant (`None`: of all).
@@ -214,6 +233,39 @@ impl History {
         let len = file.len()?;
         let volumes = self.volumes.clone();
         Ok(Some(Blocks { file, len, read: 0, pieces: Vec::new(), begin: 0, whole_len: 0, volumes }))
+    }
+}
+
+/// All of some blocks, rows of the same `minutes` merged into one.
+fn merged(blocks: impl Iterator<Item = io::Result<RollUpBlock>>, minutes: u32) -> io::Result<RollUpBlock> {
+    let mut failed = None;
+    let whole = |block: io::Result<RollUpBlock>| block.map_err(|error| failed = Some(error)).ok();
+    let merged = RollUpBlock::merged(blocks.map_while(whole), minutes);
+    failed.map_or(Ok(merged), Err)
+}
+
+fn without_samples(block: RollUpBlock) -> RollUpBlock {
+    RollUpBlock { samples: Vec::new(), ..block }
+}
+
+/// Blocks that follow each other, of no minute of which there is more before or behind them.
+struct Part {
+    bytes: Range<u64>,
+    /// The first and the last minute that a row begins in.
+    first: u32,
+    last: u32,
+    rows: usize,
+}
+
+impl Part {
+    /// Both together, `next` behind this one.
+    fn with(self, next: Part) -> Part {
+        Part {
+            bytes: self.bytes.start..next.bytes.end,
+            first: self.first.min(next.first),
+            last: self.last.max(next.last),
+            rows: self.rows + next.rows,
+        }
     }
 }
 
@@ -253,6 +305,33 @@ impl Blocks {
         }
         self.read += more;
         Ok(true)
+    }
+
+    /// Reads all blocks there are; of which parts of so many rows they are, unless what belongs together is more. In the order of their minutes.
+    fn parts(&mut self, rows_max: usize) -> io::Result<Vec<Part>> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut from = self.whole_len;
+        while let Some(block) = self.next_block()? {
+            let bytes = std::mem::replace(&mut from, self.whole_len)..self.whole_len;
+            let minutes = || block.rows.iter().map(|row| row.from.0);
+            let (Some(first), Some(last)) = (minutes().min(), minutes().max()) else { continue };
+            let mut part = Part { bytes, first, last, rows: block.rows.len() };
+            let belongs = |before: &Part, part: &Part| {
+                before.last >= part.first || before.rows + part.rows <= rows_max
+            };
+            while parts.last().is_some_and(|before| belongs(before, &part)) {
+                part = parts.pop().expect("there is a last one").with(part);
+            }
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+
+    /// Goes to where a block begins, and no further than where one ends.
+    fn go_to(&mut self, bytes: Range<u64>) {
+        (self.read, self.len) = (bytes.start, bytes.end);
+        self.pieces.clear();
+        self.begin = 0;
     }
 
     fn next_block(&mut self) -> io::Result<Option<RollUpBlock>> {
@@ -565,6 +644,37 @@ pub(super) mod tests {
         let rows = days.iter().flat_map(|day| history.read_day(*day, None).unwrap().rows);
         let of_day = rows.filter(|row| row.from.0 < next_day).count();
         assert_eq!(of_day, 2, "{days:?}");
+    }
+
+    #[test]
+    fn a_day_is_told_in_parts_the_newest_first_and_no_minute_in_two() {
+        let world = World::new(10);
+        let env = world.env();
+        let history = History::new(env.disk.clone(), Path::new("/data"));
+        let mut writer = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        let first = DAY * MINUTES_A_DAY;
+        // Three tenants in each. Of the fourth there is more behind the fifth, as where the clock was set back.
+        for minute in [0, 1, 2, 3, 4, 5, 4, 6, 7] {
+            let of = (16..19).map(|tenant| block_of(TenantId(tenant), first + minute, 1));
+            writer.append(&RollUpBlock::merged(of, 1), WallMinute(first + 8)).unwrap();
+        }
+        let told = |rows_max: usize, parts_max: usize| {
+            let mut parts: Vec<Vec<(u32, u64)>> = Vec::new();
+            let mut note = |part: RollUpBlock| {
+                let of_one = part.rows.iter().filter(|row| row.tenant == TenantId(17));
+                parts.push(of_one.map(|row| (row.from.0 - first, row.given)).collect());
+                parts.len() < parts_max
+            };
+            let goes_on = history.each_part_of_day(DAY, rows_max, &mut note).unwrap();
+            (parts, goes_on)
+        };
+        let parts =
+            vec![vec![(6, 1), (7, 1)], vec![(4, 2), (5, 1)], vec![(2, 1), (3, 1)], vec![(0, 1), (1, 1)]];
+        assert_eq!(told(6, 9), (parts.clone(), true));
+        assert_eq!(told(6, 2), (parts[..2].to_vec(), false));
+        assert_eq!(told(100, 9).0.concat().len(), 8);
+        assert_eq!(told(1, 9).0.len(), 7, "what is of one minute stays together");
+        assert!(history.each_part_of_day(DAY + 1, 6, &mut |_| false).unwrap(), "there is none");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
-use governor::{Cause, LedgerRow, Resource, RollUpRow};
+use governor::{Cause, LedgerRow, Resource, RollUpBlock, RollUpRow};
 use rustc_hash::FxHashMap;
 use sql::session::{
     AdviceEntry, HistoryEntry, LedgerEntry, LedgerRows, StatementFigures, StatementRow, UsageEntry, WaitEntry,
@@ -18,6 +18,9 @@ use crate::tenants::{Entry, Names};
 
 /// A tenant of which nothing was heard for so many metering intervals uses nothing now.
 const USAGE_AGE_MAX: u64 = 2;
+
+/// Rows of all tenants by the minute that are told at once, unless a minute has more: some 20 MB.
+const TOLD_ROWS_MAX: usize = 20_000;
 
 /// What the ledger remembers of a tenant that did anything.
 #[derive(Clone, Default)]
@@ -139,8 +142,8 @@ impl View {
         LedgerRows::ledger(self)
     }
 
-    /// Calls `each` with the rows by the minute of one day after the other, the newest first, as far as a day has any of the range (in
-    /// milliseconds since 1970), until it says to stop. Has one day in memory at a time. Blocks.
+    /// Calls `each` with rows by the minute of one day after the other, the newest first, as far as a day has any of the range (in milliseconds since 1970), until it says to stop. Has a
+    /// day of one tenant in memory at a time, of all some minutes: with a thousand that are never idle a day has more than there is memory for. Blocks.
     ///
     /// # Errors
     /// 58030: a file cannot be read.
@@ -150,12 +153,16 @@ impl View {
         each: &mut dyn FnMut(Vec<HistoryEntry>) -> bool,
     ) -> SqlResult<()> {
         for day in self.history.days_within(range_ms).map_err(unreadable)?.into_iter().rev() {
-            let rows = self.history.read_day(day, self.of).map_err(unreadable)?.rows;
             let entry = |row: &RollUpRow| {
                 let name = self.published.names.get(row.tenant)?;
                 Some(history_of(row, name, self.history.volume_names()))
             };
-            if !each(rows.iter().filter_map(entry).collect()) {
+            let mut give = |block: RollUpBlock| each(block.rows.iter().filter_map(entry).collect());
+            let goes_on = match self.of {
+                Some(_) => self.history.read_day(day, self.of).map(give),
+                None => self.history.each_part_of_day(day, TOLD_ROWS_MAX, &mut give),
+            };
+            if !goes_on.map_err(unreadable)? {
                 break;
             }
         }
