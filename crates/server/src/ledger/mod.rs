@@ -21,8 +21,9 @@ mod volume_numbers;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::TenantId;
+use base::{SqlError, SqlResult, SqlState, TenantId};
 use governor::LedgerRow;
+use rustc_hash::FxHashSet;
 use sql::session::LedgerRows;
 
 pub(crate) use collect::LedgerThread;
@@ -35,11 +36,28 @@ pub(crate) use totals::{LedgerFigures, ResourceTotals, Totals};
 
 use crate::shared::Shared;
 
+/// Tenants that are advised on themselves at a time. What is on record of one that was never idle in 62 days takes some 300 MB as it is looked through, which nothing counts.
+const ADVISED_MAX: usize = 2;
+
 /// The ledger as far as it has been collected. Readable from any thread.
 #[derive(Default)]
 pub(crate) struct Ledger {
     published: Mutex<Arc<Published>>,
     recent: RecentIntervals,
+    /// Who is being advised.
+    advised: Mutex<FxHashSet<TenantId>>,
+}
+
+/// A tenant is being advised, until it is dropped.
+struct AdvicePlace<'l> {
+    ledger: &'l Ledger,
+    tenant: TenantId,
+}
+
+impl Drop for AdvicePlace<'_> {
+    fn drop(&mut self) {
+        self.ledger.lock_advised().remove(&self.tenant);
+    }
 }
 
 impl Ledger {
@@ -55,6 +73,26 @@ impl Ledger {
         let before = std::mem::replace(&mut *self.slot(), Arc::new(next));
         // Outside the lock: it may be the last of its kind.
         drop(before);
+    }
+
+    fn lock_advised(&self) -> MutexGuard<'_, FxHashSet<TenantId>> {
+        self.advised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a tenant to be advised.
+    ///
+    /// # Errors
+    /// 53400: it is advised already, or as many others are.
+    fn place_to_advise(&self, tenant: TenantId) -> SqlResult<AdvicePlace<'_>> {
+        let mut advised = self.lock_advised();
+        if advised.len() >= ADVISED_MAX || !advised.insert(tenant) {
+            let bound = format!("A tenant asks in one statement at a time, and {ADVISED_MAX} tenants do.");
+            let message = "advice is being given already";
+            return Err(SqlError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+                .with_detail(bound)
+                .with_hint("Ask again in a moment."));
+        }
+        Ok(AdvicePlace { ledger: self, tenant })
     }
 
     /// What the intervals that ended brought since somebody looked.
@@ -94,5 +132,24 @@ impl Ledger {
     pub(crate) fn totals(&self) -> impl Fn(TenantId) -> Totals + use<> {
         let published = self.published();
         move |tenant| published.tenants.get(&tenant).map(|known| known.totals).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_advised_once_at_a_time_and_few_are_at_all() {
+        let ledger = Ledger::default();
+        let refused = |tenant| ledger.place_to_advise(TenantId(tenant)).err().map(|error| error.state());
+        let first = ledger.place_to_advise(TenantId(16)).expect("a place");
+        assert_eq!(refused(16), Some(SqlState::CONFIGURATION_LIMIT_EXCEEDED), "it is already");
+        let second = ledger.place_to_advise(TenantId(17)).expect("another place");
+        assert_eq!(refused(18), Some(SqlState::CONFIGURATION_LIMIT_EXCEEDED), "two others are");
+        drop(first);
+        assert_eq!((refused(17).is_some(), refused(18), refused(16)), (true, None, None));
+        drop(second);
+        assert!(ledger.lock_advised().is_empty());
     }
 }

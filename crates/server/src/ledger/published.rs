@@ -199,6 +199,7 @@ impl LedgerRows for View {
     fn advice(&self, tenant: &str, p99: Option<Nanos>) -> SqlResult<Vec<AdviceEntry>> {
         let Some(shared) = self.shared.upgrade() else { return Ok(Vec::new()) };
         let candidates = Candidates::of(&shared, self.of, tenant)?;
+        let _place = self.of.map(|of| shared.ledger.place_to_advise(of)).transpose()?;
         let history = self.own_history();
         let recorded = history.read(candidates.tenant).map_err(unreadable)?;
         let curve = shared.memory_meters.curve(candidates.tenant);
