@@ -1,4 +1,5 @@
-//! A client over the simulated network, speaking as drivers do: start-up, SCRAM, prepared statements, a Sync each.
+//! A client over the simulated network, speaking as drivers do: start-up, SCRAM, prepared statements, a Sync each. Some take the
+//! rows of a portal few at a time, and have statements cancelled.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -7,8 +8,10 @@ use std::rc::Rc;
 use base::{SqlError, SqlState};
 use env::Socket;
 use env::sim::World;
+use futures::future::join;
 use pgproto::client as wire;
 use pgproto::scram::{ClientExchange, MECHANISM};
+use pgproto::startup::CancelKey;
 
 use crate::client::{Connection, Fate, Values};
 use crate::{Dice, Stop};
@@ -25,6 +28,23 @@ pub(super) struct Login {
 /// Often enough for a tenant that opens, not for ever.
 const CONNECTS_MAX: u32 = 200;
 
+/// Of a hundred statements of a client with odd ways, so many have their rows taken few at a time, and so many are cancelled.
+const IN_PARTS_PERCENT: u64 = 30;
+const CANCELLED_PERCENT: u64 = 20;
+/// Rows at a time, in turn.
+const PARTS: [u32; 2] = [1, 2];
+/// Microseconds after which a cancellation is sent at the latest.
+const CANCELLED_AFTER: u64 = 300;
+
+/// What came of odd ways, of all clients that have them.
+#[derive(Default)]
+pub(super) struct OddWays {
+    /// Statements that were cancelled.
+    pub(super) cancelled: Cell<u64>,
+    /// How often a portal was left with rows in it, or at its end.
+    pub(super) suspended: Cell<u64>,
+}
+
 pub(super) struct WireClient {
     world: World,
     login: Login,
@@ -33,6 +53,8 @@ pub(super) struct WireClient {
     breaks: Rc<Cell<u64>>,
     /// Queries that miss more pages than they may hold are refused, because no analytical thread takes them.
     refuses_queries: bool,
+    /// `None` where it has none.
+    odd: Option<Rc<OddWays>>,
 }
 
 /// What came of a text.
@@ -52,6 +74,8 @@ struct Link {
     prepared: Vec<&'static str>,
     /// `breaks` when it was made.
     breaks: u64,
+    /// By which what its session runs is cancelled.
+    key: Option<CancelKey>,
 }
 
 impl WireClient {
@@ -62,7 +86,13 @@ impl WireClient {
         breaks: &Rc<Cell<u64>>,
         refuses_queries: bool,
     ) -> WireClient {
-        WireClient { world: world.clone(), login, link: None, breaks: breaks.clone(), refuses_queries }
+        let (world, breaks) = (world.clone(), breaks.clone());
+        WireClient { world, login, link: None, breaks, refuses_queries, odd: None }
+    }
+
+    /// The same with these ways.
+    pub(super) fn with(self, odd: Option<Rc<OddWays>>) -> WireClient {
+        WireClient { odd, ..self }
     }
 
     /// Leaves; what was prepared is prepared anew over the next connection.
@@ -73,6 +103,7 @@ impl WireClient {
     fn unless_expected(&self, error: &SqlError) -> Result<(), Stop> {
         match error.state() {
             SqlState::FEATURE_NOT_SUPPORTED if self.refuses_queries => Ok(()),
+            SqlState::QUERY_CANCELED if self.odd.is_some() => Ok(()),
             _ => Stop::unless_expected(&self.world, error),
         }
     }
@@ -129,7 +160,7 @@ impl WireClient {
                 Ok(socket) => socket,
                 Err(error) => return Err(self.lost(breaks, &error.to_string())),
             };
-            let mut link = Link { socket, input: Vec::new(), prepared: Vec::new(), breaks };
+            let mut link = Link { socket, input: Vec::new(), prepared: Vec::new(), breaks, key: None };
             match self.authenticate(&mut link).await {
                 Ok(()) => {
                     self.link = Some(link);
@@ -165,6 +196,7 @@ impl WireClient {
                     wire::sasl_response(&mut out, &last);
                 }
                 (b'R', Some([0, 0, 0, 12])) => exchange.server_final(&body[4..]).expect("the server knows"),
+                (b'K', _) => link.key = Some(wire::backend_key_data(&body).expect("a key")),
                 (b'Z', _) => return Ok(()),
                 _ => {}
             }
@@ -199,6 +231,42 @@ impl WireClient {
         sql: &'static str,
         parameters: &[String],
     ) -> Result<Vec<Values>, Fate> {
+        let Some(odd) = &self.odd else { return self.exchange(link, sql, parameters, 0).await };
+        let dice = Dice::of(&self.world);
+        let part = PARTS[dice.below(PARTS.len() as u64) as usize];
+        let rows_max = if dice.percent(IN_PARTS_PERCENT) { part } else { 0 };
+        let key = link.key.filter(|_| dice.percent(CANCELLED_PERCENT));
+        let exchange = self.exchange(link, sql, parameters, rows_max);
+        let outcome = match key {
+            Some(key) => join(exchange, self.cancel(key, &dice)).await.0,
+            None => exchange.await,
+        };
+        if matches!(&outcome, Err(Fate::Refused(error)) if error.state() == SqlState::QUERY_CANCELED) {
+            odd.cancelled.set(odd.cancelled.get() + 1);
+        }
+        outcome
+    }
+
+    /// Has what a session runs cancelled in some time, if it runs anything then.
+    async fn cancel(&self, key: CancelKey, dice: &Dice) {
+        dice.pause(CANCELLED_AFTER).await;
+        let Ok(socket) = self.world.env().net.connect(self.login.address) else { return };
+        let mut out = Vec::new();
+        wire::cancel_request(&mut out, key);
+        if let (Ok(()), _) = socket.send(out).await {
+            // The server hangs up once it is asked for.
+            let _ = socket.recv(Vec::new()).await;
+        }
+    }
+
+    /// `rows_max`: rows that are taken at a time, with the Sync behind the last; 0 for all at once.
+    async fn exchange(
+        &self,
+        link: &mut Link,
+        sql: &'static str,
+        parameters: &[String],
+        rows_max: u32,
+    ) -> Result<Vec<Values>, Fate> {
         let known = link.prepared.iter().position(|prepared| *prepared == sql);
         let name = format!("statement {}", known.unwrap_or(link.prepared.len()));
         let mut out = Vec::new();
@@ -207,12 +275,29 @@ impl WireClient {
         }
         let values: Vec<Option<&[u8]>> = parameters.iter().map(|value| Some(value.as_bytes())).collect();
         wire::bind(&mut out, "", &name, &[], &values, &[]);
-        wire::execute(&mut out, "", 0);
-        wire::sync(&mut out);
+        wire::execute(&mut out, "", rows_max);
+        let mut is_synced = rows_max == 0;
+        if is_synced {
+            wire::sync(&mut out);
+        } else {
+            wire::flush(&mut out);
+        }
         self.send(link, out).await?;
         let (mut rows, mut refused) = (Vec::new(), None);
         loop {
             let (tag, body) = self.receive(link).await?;
+            let mut more = Vec::new();
+            if tag == b's' {
+                self.odd.iter().for_each(|odd| odd.suspended.set(odd.suspended.get() + 1));
+                wire::execute(&mut more, "", rows_max);
+                wire::flush(&mut more);
+            } else if !is_synced && matches!(tag, b'C' | b'E') {
+                is_synced = true;
+                wire::sync(&mut more);
+            }
+            if !more.is_empty() {
+                self.send(link, more).await?;
+            }
             match tag {
                 b'1' => link.prepared.push(sql),
                 b'D' => rows.push(texts(&body)),
@@ -246,7 +331,13 @@ impl Connection for WireClient {
                 match self.run("rollback", &[]).await {
                     Ok(_) => {}
                     Err(Fate::Stop(stop @ (Stop::PowerOff | Stop::Violation(_)))) => return Err(stop),
-                    Err(Fate::Refused(error)) => self.unless_expected(&error)?,
+                    Err(Fate::Refused(error)) => {
+                        self.unless_expected(&error)?;
+                        // The transaction may be open yet.
+                        if error.state() == SqlState::QUERY_CANCELED {
+                            self.link = None;
+                        }
+                    }
                     Err(Fate::Stop(Stop::Fault(_))) => self.link = None,
                 }
             }

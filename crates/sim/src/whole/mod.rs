@@ -38,7 +38,7 @@ use crate::isolation::Level;
 use crate::weather::{Ending, Weather};
 use crate::{Dice, Failure, Stop, Tally, require};
 use bulk::{Bulk, Share};
-use client::{Login, WireClient};
+use client::{Login, OddWays, WireClient};
 use copies::Copies;
 use shapes::Shape;
 
@@ -70,6 +70,8 @@ const STOPPED_PERCENT: u64 = 10;
 const STOPPED_AFTER: [u64; 3] = [2_000, 20_000, 100_000];
 /// How long it may take: sessions have ten seconds, and what is open is written.
 const STOP_MAX: Nanos = Nanos::from_secs(60);
+/// In one of so many seeds clients take rows few at a time and have statements cancelled.
+const ODD_SEEDS: u64 = 5;
 
 /// A seed's campaign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +124,8 @@ struct Run<O: Object> {
     /// Of the present life.
     server: Option<Server>,
     breaks: Rc<Cell<u64>>,
+    /// Of all lives.
+    odd: Rc<OddWays>,
     tally: Tally,
 }
 
@@ -141,6 +145,7 @@ impl<O: Object> Run<O> {
             shapes: (0..tenants).map(|_| Shape::default()).collect(),
             server: None,
             breaks: Rc::default(),
+            odd: Rc::default(),
             tally: Tally::default(),
         }
     }
@@ -267,6 +272,12 @@ impl<O: Object> Run<O> {
         self.client(name(place), "owner", "pw")
     }
 
+    /// As [`Run::client_of`], in some seeds with odd ways.
+    fn odd_client_of(&self, place: usize) -> WireClient {
+        let is_odd = self.whole.seed % ODD_SEEDS == ODD_SEEDS - 1;
+        self.client_of(place).with(is_odd.then(|| self.odd.clone()))
+    }
+
     /// Makes the tenants and their tables.
     async fn found(&self) -> Result<(), Stop> {
         let mut admin = self.administrator();
@@ -384,7 +395,7 @@ impl<O: Object> Run<O> {
         let mut sessions: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
         for (place, record) in self.records.iter().enumerate() {
             for _ in 0..CLIENTS {
-                let (client, dice) = (self.client_of(place), Dice::of(&self.world));
+                let (client, dice) = (self.odd_client_of(place), Dice::of(&self.world));
                 let task = session::run(client, record.clone(), dice, self.level, 3);
                 sessions.push(Box::pin(task));
             }
@@ -513,4 +524,23 @@ async fn read_history<O: Object>(
     record.history[place].operations = operations;
     record.committed(place);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_cancelled_and_rows_taken_few_at_a_time_in_one_seed_of_five() {
+        let odd_of = |seed: u64| {
+            let run = Run::<Lists>::new(Whole::of(seed));
+            let odd = run.odd.clone();
+            run.run().unwrap_or_else(|failure| panic!("{failure}"));
+            (odd.cancelled.get(), odd.suspended.get())
+        };
+        let odd: Vec<(u64, u64)> = (1..=10).map(|n| odd_of(10 * n + 4)).collect();
+        assert!(odd.iter().map(|(cancelled, _)| cancelled).sum::<u64>() > 5, "{odd:?}");
+        assert!(odd.iter().map(|(_, suspended)| suspended).sum::<u64>() > 50, "{odd:?}");
+        assert_eq!(odd_of(2), (0, 0));
+    }
 }

@@ -108,7 +108,7 @@ impl<O: Object> Run<O> {
     }
 
     async fn use_shape_of(&self, place: usize, shape: &Shape) -> Result<(), Stop> {
-        let (dice, mut client) = (Dice::of(&self.world), self.client_of(place));
+        let (dice, mut client) = (Dice::of(&self.world), self.odd_client_of(place));
         loop {
             dice.pause(PAUSE_MAX).await;
             let of = &USES[dice.below(USES.len() as u64) as usize];
