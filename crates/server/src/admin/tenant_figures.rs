@@ -13,21 +13,40 @@ pub(super) const TENANTS_MAX: usize = 1_000;
 const OTHERS: &str = "(others)";
 
 /// Who has series of their own. Once a tenant has, it keeps them until it is dropped: a counter that came and went would be taken for one
-/// that was reset.
+/// that was reset. So would the sums of the others, were they less for a tenant that was dropped, or got a place: what it had counted stays in them.
 #[derive(Default)]
-pub(super) struct Chosen(FxHashSet<TenantId>);
+pub(super) struct Chosen {
+    tenants: FxHashSet<TenantId>,
+    /// Those that have no place, as they were told last.
+    others: FxHashMap<TenantId, TenantFigures>,
+    /// What those had counted that were among the others, and are no more.
+    left: TenantFigures,
+}
 
 impl Chosen {
     /// Fills the places there are, `max` in all, with the tenants that used the most processor time. `used`: every tenant there is, and how much
     /// it used.
-    fn choose(&mut self, mut used: Vec<(TenantId, f64)>, max: usize) -> &FxHashSet<TenantId> {
+    fn choose(&mut self, mut used: Vec<(TenantId, f64)>, max: usize) {
         let there: FxHashSet<TenantId> = used.iter().map(|(tenant, _)| *tenant).collect();
-        self.0.retain(|tenant| there.contains(tenant));
-        let room = max.saturating_sub(self.0.len());
-        used.retain(|(tenant, _)| !self.0.contains(tenant));
+        self.tenants.retain(|tenant| there.contains(tenant));
+        let room = max.saturating_sub(self.tenants.len());
+        used.retain(|(tenant, _)| !self.tenants.contains(tenant));
         used.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        self.0.extend(used.into_iter().take(room).map(|(tenant, _)| tenant));
-        &self.0
+        self.tenants.extend(used.into_iter().take(room).map(|(tenant, _)| tenant));
+    }
+
+    /// Takes what the others have counted by now; with that of those who have left them since.
+    fn take_others(&mut self, others: FxHashMap<TenantId, TenantFigures>) -> Option<TenantFigures> {
+        let before = std::mem::replace(&mut self.others, others);
+        for (_, figures) in before.iter().filter(|(tenant, _)| !self.others.contains_key(tenant)) {
+            self.left.add(&figures.counted());
+        }
+        if self.others.is_empty() && self.left.cpu_seconds <= 0.0 {
+            return None;
+        }
+        let mut sum = TenantFigures { name: OTHERS.to_owned(), ..TenantFigures::default() };
+        self.others.values().chain([&self.left]).for_each(|figures| sum.add(figures));
+        Some(sum)
     }
 }
 
@@ -47,6 +66,17 @@ pub(super) struct TenantFigures {
 }
 
 impl TenantFigures {
+    /// What only grows of it.
+    fn counted(&self) -> TenantFigures {
+        TenantFigures {
+            cpu_seconds: self.cpu_seconds,
+            ledger: self.ledger,
+            commits: self.commits,
+            pages: self.pages,
+            ..TenantFigures::default()
+        }
+    }
+
     fn add(&mut self, other: &TenantFigures) {
         self.cpu_seconds += other.cpu_seconds;
         self.ledger = self.ledger + other.ledger;
@@ -81,22 +111,21 @@ pub(super) fn gather(shared: &Shared, chosen: &mut Chosen) -> Vec<TenantFigures>
     }
     let used = all.iter().filter(|(_, figures)| figures.name != OTHERS);
     let used = used.map(|(tenant, figures)| (*tenant, figures.cpu_seconds)).collect();
-    summed(all, chosen.choose(used, TENANTS_MAX))
+    chosen.choose(used, TENANTS_MAX);
+    summed(all, chosen)
 }
 
-fn summed(all: FxHashMap<TenantId, TenantFigures>, chosen: &FxHashSet<TenantId>) -> Vec<TenantFigures> {
-    let mut others: Option<TenantFigures> = None;
-    let mut told = Vec::new();
+fn summed(all: FxHashMap<TenantId, TenantFigures>, chosen: &mut Chosen) -> Vec<TenantFigures> {
+    let (mut told, mut others) = (Vec::new(), FxHashMap::default());
     for (tenant, figures) in all {
-        if chosen.contains(&tenant) {
+        if chosen.tenants.contains(&tenant) {
             told.push(figures);
         } else {
-            let fresh = || TenantFigures { name: OTHERS.to_owned(), ..TenantFigures::default() };
-            others.get_or_insert_with(fresh).add(&figures);
+            others.insert(tenant, figures);
         }
     }
     told.sort_by(|a, b| a.name.cmp(&b.name));
-    told.extend(others);
+    told.extend(chosen.take_others(others));
     told
 }
 
@@ -112,7 +141,8 @@ mod tests {
     fn told(chosen: &mut Chosen, tenants: &[(u64, f64)], max: usize) -> Vec<(String, f64)> {
         let all: FxHashMap<_, _> = tenants.iter().map(|(tenant, used)| of(*tenant, *used)).collect();
         let used = all.iter().map(|(tenant, figures)| (*tenant, figures.cpu_seconds)).collect();
-        let told = summed(all, chosen.choose(used, max));
+        chosen.choose(used, max);
+        let told = summed(all, chosen);
         let sessions: usize = told.iter().map(|figures| figures.sessions).sum();
         assert_eq!(sessions, tenants.len(), "everybody is in it");
         told.into_iter().map(|figures| (figures.name, figures.cpu_seconds)).collect()
@@ -132,7 +162,12 @@ mod tests {
         assert_eq!(later, named(&[("t1", 5.0), ("t3", 9.0), (OTHERS, 110.0)]));
         // A place that is free goes to who has used the most by then.
         let dropped = told(&mut chosen, &[(1, 5.0), (2, 50.0), (4, 60.0)], 2);
-        assert_eq!(dropped, named(&[("t1", 5.0), ("t4", 60.0), (OTHERS, 50.0)]));
-        assert_eq!(told(&mut chosen, &[(1, 5.0), (4, 60.0)], 2).len(), 2, "no others");
+        assert_eq!(dropped, named(&[("t1", 5.0), ("t4", 60.0), (OTHERS, 110.0)]));
+        // What was counted of the others does not get less, whoever of them is dropped.
+        let later = told(&mut chosen, &[(1, 5.0), (4, 61.0), (5, 2.0)], 2);
+        assert_eq!(later, named(&[("t1", 5.0), ("t4", 61.0), (OTHERS, 112.0)]));
+        let alone = told(&mut chosen, &[(1, 5.0), (4, 61.0)], 2);
+        assert_eq!(alone, named(&[("t1", 5.0), ("t4", 61.0), (OTHERS, 112.0)]));
+        assert_eq!(told(&mut Chosen::default(), &[(1, 5.0), (4, 60.0)], 2).len(), 2, "no others");
     }
 }
