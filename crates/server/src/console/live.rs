@@ -79,6 +79,7 @@ impl Live {
         loop {
             next.tick().await;
             let Some(shared) = console.shared.upgrade() else { return };
+            console.wall.look(console.env.clock.unix_micros(), console.env.now());
             self.look(&shared);
             let used = console.env.clock.thread_cpu();
             shared.charge_system(used - std::mem::replace(&mut charged, used));
@@ -145,6 +146,8 @@ impl Drop for Listening {
 struct Listener {
     listening: Listening,
     key: Key,
+    /// As the wall's clock was when the stream began: of another one its instants are others, and whoever listens asks for the past anew.
+    wall_offset_ms: i64,
     shown: Shown,
     /// Tenants whose throughput is told of a frame, at most.
     lines: usize,
@@ -187,6 +190,7 @@ pub(super) async fn live(
     let mut listener = Listener {
         listening,
         key: login.key,
+        wall_offset_ms: console.wall.offset_ms(),
         shown: Shown::new(top, shown),
         lines,
         named: FxHashSet::default(),
@@ -278,6 +282,9 @@ impl Listener {
                     if !lock(&console.logins).is_open(self.key, console.env.now()) {
                         self.has_ended = true;
                         return Some(event("expired", "{}"));
+                    }
+                    if console.wall.offset_ms() != self.wall_offset_ms {
+                        return None;
                     }
                     let names = self.new_names(&frame);
                     let frame = event("frame", &self.json(&frame).to_string());

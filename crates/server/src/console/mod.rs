@@ -35,6 +35,7 @@ mod tenants;
 mod throttle;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -61,6 +62,9 @@ use crate::shared::Shared;
 /// How often accounts of sessions are looked at again.
 const ACCOUNTS_LOOK: Duration = Duration::from_secs(30);
 
+/// By how many milliseconds the wall's clock goes otherwise than the monotonic one where it was set.
+const CLOCK_SET_MS: u64 = 1_000;
+
 /// One for each server.
 pub(crate) struct Console {
     shared: Weak<Shared>,
@@ -83,9 +87,37 @@ pub(crate) struct Console {
     /// Places for threads that write files for browsers.
     downloads: Arc<Semaphore>,
     tenants: Mutex<TenantTable>,
-    /// The wall's clock less the monotonic one at the start, in milliseconds.
-    wall_offset_ms: i64,
+    wall: WallClock,
     started: Nanos,
+}
+
+/// The wall's clock less the monotonic one, in milliseconds.
+struct WallClock(AtomicI64);
+
+impl WallClock {
+    fn new(unix_micros: i64, now: Nanos) -> WallClock {
+        WallClock(AtomicI64::new(offset_ms(unix_micros, now)))
+    }
+
+    /// Looks whether the wall's clock was set. What is less than that is none: an instant is the same each time that it is told.
+    fn look(&self, unix_micros: i64, now: Nanos) {
+        let offset = offset_ms(unix_micros, now);
+        if offset.abs_diff(self.offset_ms()) >= CLOCK_SET_MS {
+            self.0.store(offset, Ordering::Relaxed);
+        }
+    }
+
+    fn offset_ms(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn ms(&self, at: Nanos) -> i64 {
+        self.offset_ms() + (at.0 / 1_000_000).cast_signed()
+    }
+}
+
+fn offset_ms(unix_micros: i64, now: Nanos) -> i64 {
+    (unix_micros - (now.0 / 1000).cast_signed()) / 1000
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -95,7 +127,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Console {
     pub(crate) fn new(shared: &Arc<Shared>, listens_on: SocketAddr, has_tls: bool) -> Arc<Console> {
         let env = shared.env.clone();
-        let (now, wall) = (env.now(), env.clock.unix_micros());
+        let now = env.now();
         Arc::new(Console {
             shared: Arc::downgrade(shared),
             is_local_only: listens_on.ip().to_canonical().is_loopback(),
@@ -110,7 +142,7 @@ impl Console {
             aside: Arc::new(Semaphore::new(aside::ASIDE_MAX)),
             downloads: Arc::new(Semaphore::new(aside::DOWNLOADS_MAX)),
             tenants: Mutex::default(),
-            wall_offset_ms: (wall - (now.0 / 1000).cast_signed()) / 1000,
+            wall: WallClock::new(env.clock.unix_micros(), now),
             started: now,
             env,
         })
@@ -124,7 +156,7 @@ impl Console {
 
     /// An instant of the server's clock in milliseconds since 1970.
     fn wall_ms(&self, at: Nanos) -> i64 {
-        self.wall_offset_ms + (at.0 / 1_000_000).cast_signed()
+        self.wall.ms(at)
     }
 
     /// The session that a request is of, which is used by that unless the page asks by itself.
@@ -143,5 +175,24 @@ impl Console {
             }
         };
         tokio::join!(accounts, self.live.keep(&self));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_was_set_is_followed_and_one_that_was_not_tells_an_instant_the_same() {
+        let second = Nanos::from_secs;
+        let wall = WallClock::new(1_000_000_000, second(5));
+        assert_eq!(wall.ms(second(6)), 1_001_000);
+        wall.look(1_004_400_000, second(9));
+        assert_eq!(wall.ms(second(6)), 1_001_000, "a little more is none");
+        // An hour back, and the machine stood still for two.
+        for (unix_s, now, then) in [(1_005 - 3_600, 10, 1_001 - 3_600), (1_006 + 7_200, 11, 1_001 + 7_200)] {
+            wall.look(unix_s * 1_000_000, second(now));
+            assert_eq!(wall.ms(second(6)), then * 1_000);
+        }
     }
 }
