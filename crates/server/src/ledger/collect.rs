@@ -7,16 +7,13 @@ use std::sync::{Arc, Weak};
 use base::{ByteCount, Nanos, TenantId};
 use env::{Env, JoinHandle, ShutdownSignal};
 use futures::future::{Either, select};
-use governor::{
-    CpuAudit, LedgerRow, MemoryAudit, Resource, Retention, RollUp, RollUpBlock, Sampled, WallMinute,
-};
+use governor::{CpuAudit, LedgerRow, MemoryAudit, Resource, RollUp, RollUpBlock, Sampled, WallMinute};
 use rustc_hash::FxHashMap;
 
-use super::history::HistoryWriter;
 use super::io_audit::IoAudit;
 use super::published::{Account, Published};
 use super::recent::Judged;
-use super::unwritten::Unwritten;
+use super::writing::Writing;
 use crate::StartError;
 use crate::executor::Governing;
 use crate::shared::{Shared, charged};
@@ -56,8 +53,7 @@ impl LedgerThread {
         let body = move || {
             let collected = charged(of, env.clone(), async move {
                 let mut stopped = pin!(stopped.wait());
-                // Here, since it reads all there is: a start does not wait for it.
-                collector.open_history();
+                collector.begin_writing();
                 while let Some(next) = collector.collect(env::now()) {
                     let pause = (next - env::now()).clamp(collector.pause_min, PAUSE_MAX);
                     if let Either::Left(_) = select(&mut stopped, pin!(env::sleep(pause))).await {
@@ -131,10 +127,10 @@ struct Collector {
     /// Of each tenant that did anything and is there. Shared with what was published: one that changes is copied first.
     tenants: FxHashMap<TenantId, Arc<Account>>,
     rollup: RollUp,
-    /// `None` before it is opened, and if it cannot be written: the operator was told.
-    history: Option<HistoryWriter>,
-    unwritten: Unwritten,
+    /// `None` before it begins, and if it cannot: the operator was told.
+    writing: Option<Writing>,
     steadiness: Steadiness,
+    is_clock_steady: bool,
     env: Env,
     pause_min: Nanos,
     names: Arc<Names>,
@@ -163,9 +159,9 @@ impl Collector {
             row_count: 0,
             tenants: FxHashMap::default(),
             rollup: RollUp::default(),
-            history: None,
-            unwritten: Unwritten::default(),
+            writing: None,
             steadiness: Steadiness::default(),
+            is_clock_steady: false,
             env: shared.env.clone(),
             pause_min: PAUSE_MAX,
             names: Arc::default(),
@@ -173,12 +169,12 @@ impl Collector {
         }
     }
 
-    fn open_history(&mut self) {
+    fn begin_writing(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
-        match HistoryWriter::open(shared.history.clone(), Retention::default()) {
-            Ok(writer) => self.history = Some(writer),
+        match Writing::start(shared.history.clone(), &self.env, self.shared.clone()) {
+            Ok(writing) => self.writing = Some(writing),
             Err(error) => {
-                tracing::warn!(%error, "the ledger's history cannot be written; it is kept for an hour only");
+                tracing::warn!(%error, "the ledger's history is not written; it is kept for an hour only");
             }
         }
     }
@@ -211,10 +207,7 @@ impl Collector {
         is_news |= self.forget_old(now);
         let minute = minute_of(&self.env, now);
         let over = self.rollup.take_ended(minute);
-        let is_steady = self.steadiness.look(self.env.clock.unix_micros(), now);
-        if let Some(history) = &mut self.history {
-            history.set_clock_steady(is_steady);
-        }
+        self.is_clock_steady = self.steadiness.look(self.env.clock.unix_micros(), now);
         // What was not written before is tried again when a minute ends.
         if !over.is_empty() {
             self.write(over, minute);
@@ -265,9 +258,8 @@ impl Collector {
     }
 
     fn write(&mut self, ended: RollUpBlock, now: WallMinute) {
-        if let Some(history) = &mut self.history {
-            self.unwritten.push(ended, now);
-            self.unwritten.write(history, now);
+        if let Some(writing) = &mut self.writing {
+            writing.push(ended, now, self.is_clock_steady);
         }
     }
 
@@ -298,6 +290,8 @@ impl Collector {
         let rest = self.rollup.take_all();
         let minute = minute_of(&self.env, self.env.now());
         self.write(rest, minute);
+        // Waits for what is written.
+        self.writing = None;
     }
 
     fn add(&mut self, shared: &Shared, ended: Vec<LedgerRow>) {

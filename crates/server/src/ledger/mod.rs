@@ -6,7 +6,7 @@
 //! taken may be looked through on an analytical thread.
 //!
 //! Rows of intervals in which a tenant wanted something of what it was promised, or got more than its limit, are kept for an hour; of
-//! every tenant that did anything the last row is. By the minute it is on disk for 62 days ([`history`]).
+//! every tenant that did anything the last row is. By the minute it is on disk for 62 days ([`history`]), where another thread writes it ([`writing`]).
 
 mod advice;
 mod collect;
@@ -18,6 +18,7 @@ mod statement_totals;
 mod totals;
 mod unwritten;
 mod volume_numbers;
+mod writing;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -32,6 +32,13 @@ impl Unwritten {
         }
     }
 
+    /// Takes all that another has, which ended later.
+    pub(super) fn take_in(&mut self, other: &mut Unwritten) {
+        let other = std::mem::take(other);
+        self.blocks.extend(other.blocks);
+        self.rows += other.rows;
+    }
+
     /// Writes all there is. What cannot be written stays, within its bounds.
     pub(super) fn write(&mut self, history: &mut HistoryWriter, now: WallMinute) {
         let appended = match self.blocks.len() {
@@ -51,9 +58,14 @@ impl Unwritten {
         }
     }
 
-    fn keep_within(&mut self, now: WallMinute) {
+    /// Leaves out what is too old or too much, the oldest first.
+    pub(super) fn keep_within(&mut self, now: WallMinute) {
         let is_old = |minute: WallMinute| now.0.saturating_sub(minute.0) > KEPT_MINUTES;
-        while self.rows > ROWS_MAX || self.blocks.front().is_some_and(|(minute, _)| is_old(*minute)) {
+        // The newest minute stays, however many rows it has: it was not tried yet.
+        let is_much = |blocks: usize, rows: usize| blocks > 1 && rows > ROWS_MAX;
+        while is_much(self.blocks.len(), self.rows)
+            || self.blocks.front().is_some_and(|(minute, _)| is_old(*minute))
+        {
             let Some((_, gone)) = self.blocks.pop_front() else { break };
             self.rows -= rows_of(&gone);
             tracing::error!(
