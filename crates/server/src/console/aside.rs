@@ -54,19 +54,21 @@ impl Console {
         })
     }
 
-    /// What `work` gives, done on a thread of its own.
+    /// What `work` gives, done on a thread of its own. What takes long asks from time to time whether anybody waits for it still: a page that asks for
+    /// something else by now, or was closed, leaves its place to others.
     ///
     /// # Errors
     /// Those of `work`; 503 if the server ends or no thread can be had.
     pub(super) async fn aside<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Arc<Shared>) -> SqlResult<T> + Send + 'static,
+        work: impl FnOnce(&Arc<Shared>, &dyn Fn() -> bool) -> SqlResult<T> + Send + 'static,
     ) -> Answer<T> {
         let (tell, told) = oneshot::channel();
         let place = self.place_aside().await;
         self.start_aside(place, |shared| {
+            let done = work(shared, &|| !tell.is_closed());
             // Whoever asked may be gone.
-            let _ = tell.send(work(shared));
+            let _ = tell.send(done);
         })?;
         Ok(told.await.map_err(|_| Refusal::stopping())??)
     }

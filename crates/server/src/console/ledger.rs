@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base::SqlResult;
+use futures::Stream;
 use governor::{Cause, RollUpRow};
 use serde_json::{Value, json};
 use sql::session::{HistoryEntry, LedgerEntry};
@@ -20,6 +21,7 @@ use tokio::sync::mpsc;
 use super::Console;
 use super::answer::{Answer, Refusal};
 use super::query::Query;
+use crate::admin::Peer;
 use crate::session::POSTGRES_EPOCH_MICROS;
 use crate::shared::Shared;
 
@@ -205,8 +207,13 @@ impl Filter {
     }
 }
 
-/// Calls `each` for the rows wanted, newest first, until it says to stop. Blocks.
-fn for_each(shared: &Arc<Shared>, filter: &Filter, each: &mut dyn FnMut(Row) -> bool) -> SqlResult<()> {
+/// Calls `each` for the rows wanted, newest first, until it says to stop, or nobody waits for them (`is_awaited`), however few they are. Blocks.
+fn for_each(
+    shared: &Arc<Shared>,
+    filter: &Filter,
+    is_awaited: &dyn Fn() -> bool,
+    each: &mut dyn FnMut(Row) -> bool,
+) -> SqlResult<()> {
     let of = match &filter.tenant {
         Some(name) => match shared.tenants.named(name) {
             Some(entry) => Some(entry.id),
@@ -219,7 +226,7 @@ fn for_each(shared: &Arc<Shared>, filter: &Filter, each: &mut dyn FnMut(Row) -> 
     let mut give = |mut rows: Vec<Row>| {
         rows.retain(|row| filter.wants(row));
         rows.sort_by_key(|row| std::cmp::Reverse(row.began_ms));
-        rows.into_iter().all(&mut *each)
+        is_awaited() && rows.into_iter().all(&mut *each)
     };
     if !filter.by_minute {
         give(view.ledger_rows().into_iter().map(Row::from).collect());
@@ -234,9 +241,9 @@ pub(super) async fn ledger(State(console): State<Arc<Console>>, query: Query) ->
     let limit = query.number("limit", ROWS_DEFAULT, ROWS_MAX)?;
     let page = offset..offset.saturating_add(limit);
     let (total, rows) = console
-        .aside(move |shared| {
+        .aside(move |shared, is_awaited| {
             let (mut total, mut rows) = (0, Vec::new());
-            for_each(shared, &filter, &mut |row| {
+            for_each(shared, &filter, is_awaited, &mut |row| {
                 if page.contains(&total) {
                     rows.push(row.json());
                 }
@@ -249,13 +256,17 @@ pub(super) async fn ledger(State(console): State<Arc<Console>>, query: Query) ->
     Ok(Json(json!({ "total": total, "rows": rows })))
 }
 
-pub(super) async fn csv(State(console): State<Arc<Console>>, query: Query) -> Answer<Response> {
+pub(super) async fn csv(
+    State(console): State<Arc<Console>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    query: Query,
+) -> Answer<Response> {
     let filter = Filter::of(&query)?;
     let (to, from) = mpsc::channel::<std::io::Result<Bytes>>(PIECES_MAX);
     let place = console.place_for_download().await;
     console.start_aside(place, move |shared| {
         let mut piece = CSV_HEAD.to_owned();
-        let outcome = for_each(shared, &filter, &mut |row| {
+        let outcome = for_each(shared, &filter, &|| !to.is_closed(), &mut |row| {
             piece += &row.csv();
             // A client that is gone wants no more.
             piece.len() < PIECE_LEN || to.blocking_send(Ok(std::mem::take(&mut piece).into())).is_ok()
@@ -268,22 +279,37 @@ pub(super) async fn csv(State(console): State<Arc<Console>>, query: Query) -> An
         (header::CONTENT_TYPE, "text/csv; charset=utf-8; header=present"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"ledger.csv\""),
     ];
-    let pieces = futures::stream::unfold(from, |mut from| async move { Some((from.recv().await?, from)) });
+    let pieces = pieces(from, move || peer.answering());
     Ok((kind, Body::from_stream(pieces)).into_response())
 }
 
-/// Rows of a tenant by the minute that began in a range of time, newest first. Blocks.
+/// What comes of a file. While somebody waits for more of it there is what `working` gives: files of which little is wanted are read for minutes, and a
+/// connection over which nothing goes meanwhile is none of a client that does not read.
+fn pieces<W>(
+    from: mpsc::Receiver<std::io::Result<Bytes>>,
+    working: impl Fn() -> W,
+) -> impl Stream<Item = std::io::Result<Bytes>> {
+    futures::stream::unfold((from, working), |(mut from, working)| async move {
+        let at_work = working();
+        let piece = from.recv().await;
+        drop(at_work);
+        Some((piece?, (from, working)))
+    })
+}
+
+/// Rows of a tenant by the minute that began in a range of time, newest first, as long as somebody waits for them. Blocks.
 pub(super) fn minutes_of(
     shared: &Arc<Shared>,
     tenant: &str,
     began_ms: Range<i64>,
+    is_awaited: &dyn Fn() -> bool,
     each: &mut dyn FnMut(&HistoryEntry),
 ) -> SqlResult<()> {
     let Some(entry) = shared.tenants.named(tenant) else { return Ok(()) };
     let view = shared.ledger.history_view(shared, Some(entry.id));
     view.history_by_day(&began_ms, &mut |rows| {
         rows.iter().filter(|row| began_ms.contains(&unix_ms(row.began))).for_each(&mut *each);
-        true
+        is_awaited()
     })
 }
 
@@ -295,6 +321,8 @@ pub(super) fn check_tenant(shared: &Shared, name: &str) -> Answer<()> {
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt as _, StreamExt as _};
+
     use super::*;
 
     fn row(tenant: &str, began_ms: i64, broken: [u64; 4]) -> Row {
@@ -338,6 +366,23 @@ mod tests {
         assert_eq!(only(|filter| filter.began_ms = 5000..5001), (true, true));
         assert_eq!(only(|filter| filter.began_ms = 5001..6000), (false, false));
         assert_eq!(acme.cause, Some("neighbour"));
+    }
+
+    #[test]
+    fn while_a_piece_is_waited_for_the_connection_is_kept() {
+        let (to, from) = mpsc::channel(1);
+        let kept = Arc::new(());
+        let of_stream = kept.clone();
+        let mut pieces = Box::pin(pieces(from, move || of_stream.clone()));
+        let count = || Arc::strong_count(&kept);
+        assert_eq!(count(), 2, "nobody has asked yet");
+        assert!(pieces.next().now_or_never().is_none());
+        assert_eq!(count(), 3, "there is nothing yet");
+        to.try_send(Ok(Bytes::from_static(b"a"))).expect("there is room");
+        let piece = pieces.next().now_or_never().flatten().expect("there is one");
+        assert_eq!((piece.expect("a piece"), count()), (Bytes::from_static(b"a"), 2));
+        drop(to);
+        assert!(pieces.next().now_or_never().is_some_and(|end| end.is_none()));
     }
 
     #[test]

@@ -148,9 +148,9 @@ pub(super) async fn report(
     check_tenant(&*console.shared()?, &name)?;
     let (tenant, of) = (name.clone(), range.clone());
     let report = console
-        .aside(move |shared| {
+        .aside(move |shared, is_awaited| {
             let mut report = Report::default();
-            minutes_of(shared, &tenant, of, &mut |row| report.add(row))?;
+            minutes_of(shared, &tenant, of, is_awaited, &mut |row| report.add(row))?;
             Ok(report)
         })
         .await?;

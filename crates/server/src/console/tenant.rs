@@ -269,7 +269,7 @@ pub(super) async fn advise(
         }
         None => None,
     };
-    let entries = console.aside(move |shared| shared.ledger.view(shared, None).advice(&name, p99)).await?;
+    let entries = console.aside(move |shared, _| shared.ledger.view(shared, None).advice(&name, p99)).await?;
     let rows: Vec<Value> = entries.into_iter().map(advice).collect();
     Ok(Json(json!({ "rows": rows })))
 }
