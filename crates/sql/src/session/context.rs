@@ -31,6 +31,11 @@ impl Sequences {
         self.newest = Some(sequence);
     }
 
+    /// What `setval` leaves: `lastval` goes by `nextval` alone.
+    fn note_set(&mut self, sequence: u32, value: i64) {
+        self.last.insert(sequence, value);
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Sequences::default();
     }
@@ -277,7 +282,9 @@ impl SessionContext for StatementHost<'_, '_> {
 
     fn sequence_last(&self) -> EvalResult<i64> {
         let sequences = self.parts.sequences.borrow();
-        let newest = sequences.newest.and_then(|newest| sequences.last.get_key_value(&newest));
+        let is_there = |sequence: u32| self.view.borrow().catalog().sequence(Oid(sequence)).is_some();
+        let newest = sequences.newest.filter(|newest| is_there(*newest));
+        let newest = newest.and_then(|newest| sequences.last.get_key_value(&newest));
         let Some((&sequence, &value)) = newest else {
             let message = "lastval is not yet defined in this session";
             return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
@@ -295,7 +302,7 @@ impl SessionContext for StatementHost<'_, '_> {
         self.check_sequence(sequence, &[Privileges::UPDATE])?;
         self.keep(self.view.borrow_mut().setval(Oid(sequence), value, called))?;
         if called {
-            self.parts.sequences.borrow_mut().note(sequence, value);
+            self.parts.sequences.borrow_mut().note_set(sequence, value);
         }
         Ok(value)
     }
@@ -410,4 +417,28 @@ fn serial_sequence(
     })?;
     let sequence = catalog.sequences().find(|sequence| sequence.owned_by == Some((table.oid, position)));
     Ok(sequence.map(|sequence| qualified_name(catalog, sequence.schema, &sequence.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn lastval_goes_by_nextval_alone() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(&mut session, "CREATE SEQUENCE a; CREATE SEQUENCE b");
+        bench.run(&mut session, "SELECT setval('b', 50)");
+        let undefined = bench.fail(&mut session, "SELECT lastval()");
+        assert_eq!(undefined.message(), "lastval is not yet defined in this session");
+        bench.run(&mut session, "SELECT nextval('a')");
+        bench.run(&mut session, "SELECT setval('b', 60)");
+        assert_eq!(bench.run(&mut session, "SELECT lastval()").lines(), ["1"]);
+        assert_eq!(bench.run(&mut session, "SELECT currval('b')").lines(), ["60"]);
+        bench.run(&mut session, "SELECT setval('a', 7)");
+        assert_eq!(bench.run(&mut session, "SELECT lastval()").lines(), ["7"]);
+        bench.run(&mut session, "DROP SEQUENCE a");
+        let gone = bench.fail(&mut session, "SELECT lastval()");
+        assert_eq!(gone.message(), "lastval is not yet defined in this session");
+    }
 }
