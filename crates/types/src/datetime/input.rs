@@ -226,21 +226,29 @@ impl<'a> Parser<'a> {
         self.at += 1;
         let m = self.take_while(|b| b.is_ascii_digit());
         let m: i64 = m.parse().map_err(|_| Fault::Syntax)?;
-        let mut s = 0;
-        if self.peek() == Some(b':') {
-            self.at += 1;
-            s = self.take_while(|b| b.is_ascii_digit()).parse().map_err(|_| Fault::Syntax)?;
-        }
+        let (h, m, s) = match self.peek() {
+            Some(b':') => {
+                self.at += 1;
+                (h, m, self.take_while(|b| b.is_ascii_digit()).parse().map_err(|_| Fault::Syntax)?)
+            }
+            // Only a second has a fraction: they are minutes and seconds.
+            Some(b'.') => (0, h, m),
+            _ => (h, m, 0),
+        };
         let fraction = self.fraction()?;
         self.set_time(h, m, s, fraction)
     }
 
     fn set_time(&mut self, h: i64, m: i64, s: i64, fraction: i64) -> Result<(), Fault> {
-        let end_of_day = h == 24 && m == 0 && s == 0 && fraction == 0;
-        if !(h < 24 || end_of_day) || m > 59 || s > 60 || s == 60 && fraction > 0 {
+        if h > 24 || m > 59 || s > 60 {
             return Err(Fault::Range(false));
         }
-        self.parsed.micros = Some(h * HOUR_MICROS + m * MINUTE_MICROS + s * SECOND_MICROS + fraction);
+        let micros = h * HOUR_MICROS + m * MINUTE_MICROS + s * SECOND_MICROS + fraction;
+        // The end of the day is one of its times.
+        if micros > DAY_MICROS {
+            return Err(Fault::Range(false));
+        }
+        self.parsed.micros = Some(micros);
         self.after_t = false;
         Ok(())
     }
@@ -259,7 +267,8 @@ impl<'a> Parser<'a> {
         }
         if second.bytes().all(|b| b.is_ascii_alphabetic()) {
             let month = month_by_name(&second.to_ascii_lowercase()).ok_or(Fault::Syntax)?;
-            let (year, day) = if first.len() > 2 { (first, third) } else { (third, first) };
+            let (year, day) =
+                if self.is_year_first(first.len(), third.len()) { (first, third) } else { (third, first) };
             return self.set_date(year, i64::from(month), day.parse().map_err(|_| Fault::Syntax)?);
         }
         if !second.bytes().all(|b| b.is_ascii_digit()) {
@@ -285,6 +294,11 @@ impl<'a> Parser<'a> {
             DateOrder::Mdy => self.set_date(third, number(first)?, number(second)?),
             DateOrder::Dmy => self.set_date(third, number(second)?, number(first)?),
         }
+    }
+
+    /// Of the numbers beside a month's name, which have so many digits.
+    fn is_year_first(&self, first: usize, second: usize) -> bool {
+        first > 2 || self.order == DateOrder::Ymd && second <= 2
     }
 
     fn set_date(&mut self, year: &str, month: i64, day: i64) -> Result<(), Fault> {
@@ -400,7 +414,7 @@ impl<'a> Parser<'a> {
                 return Err(Fault::Syntax);
             }
             let (day, year) = match self.numbers[..] {
-                [(year, digits), (day, _)] if digits > 2 => (day, (year, digits)),
+                [year, (day, digits)] if self.is_year_first(year.1, digits) => (day, year),
                 [(day, _), year] => (day, year),
                 _ => return Err(Fault::Syntax),
             };
@@ -614,6 +628,47 @@ mod tests {
         );
         for bad in ["1999-13-01", "1999-02-29", "abc", "", "1999", "2020-01-01x", "4294969295.123"] {
             assert!(parse_date(bad, &ctx).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_short_year_before_a_months_name_is_one_where_years_come_first() {
+        let ymd = FormatContext { date_order: DateOrder::Ymd, ..FormatContext::default() };
+        let dmy = FormatContext { date_order: DateOrder::Dmy, ..FormatContext::default() };
+        for (text, ctx, date) in [
+            ("99-Jan-08", &ymd, "1999-01-08"),
+            ("08-Jan-07", &ymd, "2008-01-07"),
+            ("99 Jan 08", &ymd, "1999-01-08"),
+            ("08-Jan-1999", &ymd, "1999-01-08"),
+            ("8 Jan 1999", &ymd, "1999-01-08"),
+            ("1999-Jan-08", &ymd, "1999-01-08"),
+            ("08-Jan-07", &dmy, "2007-01-08"),
+        ] {
+            let found = parse_date(text, ctx).ok();
+            assert_eq!(found, parse_date(date, &FormatContext::default()).ok(), "{text}");
+        }
+        assert!(parse_date("Jan 8 99", &ymd).is_err());
+    }
+
+    #[test]
+    fn a_fraction_is_of_the_second() {
+        let ctx = FormatContext::default();
+        for (text, time) in [
+            ("12:30.5", "00:12:30.5"),
+            ("12:30", "12:30:00"),
+            ("01:12:30.5", "01:12:30.5"),
+            ("12:00:60.5", "12:01:00.5"),
+            ("23:59:60", "24:00:00"),
+        ] {
+            let found = parse_time(text, &ctx).unwrap();
+            assert_eq!(show(|out| crate::datetime::write_time(found, out)), time, "{text}");
+        }
+        assert_eq!(
+            parse_timestamp("2020-01-01 12:30.5", &ctx).unwrap(),
+            parse_timestamp("2020-01-01 00:12:30.5", &ctx).unwrap()
+        );
+        for bad in ["60:30.5", "23:59:60.01", "24:00:00.5", "24:01", "25:00", "12:60"] {
+            assert!(parse_time(bad, &ctx).is_err(), "{bad}");
         }
     }
 
