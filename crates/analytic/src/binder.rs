@@ -146,7 +146,6 @@ impl<'a> Binder<'a> {
             format: &self.shared.context.format,
             subqueries: Some(self),
             aggregates,
-            fold_stable: false,
         }
     }
 

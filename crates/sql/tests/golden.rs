@@ -30,7 +30,6 @@ fn run(expression: &str) -> Outcome {
         format: &format,
         subqueries: None,
         aggregates: Aggregates::Forbidden("a test"),
-        fold_stable: false,
     };
     let bound =
         match bind_sql_text(expression, &EmptyScope, &ctx).and_then(|bound| resolve_unknown(bound, &ctx)) {

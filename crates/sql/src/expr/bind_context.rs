@@ -151,8 +151,6 @@ pub struct BindContext<'a> {
     /// `None`: a subquery is 0A000 "cannot use subquery in …".
     pub subqueries: Option<&'a dyn SubqueryBinder>,
     pub aggregates: Aggregates,
-    /// `Stable` values (`now()`, a time zone's offset) may be folded too. Only for expressions evaluated at once.
-    pub fold_stable: bool,
 }
 
 impl<'a> BindContext<'a> {
@@ -163,7 +161,6 @@ impl<'a> BindContext<'a> {
             format,
             subqueries: None,
             aggregates: Aggregates::Forbidden(place),
-            fold_stable: false,
         }
     }
 }

@@ -41,10 +41,13 @@ pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {
             | ExprKind::InList { .. }
             | ExprKind::CompareArray { .. }
     );
-    let most = if ctx.fold_stable { Volatility::Stable } else { Volatility::Immutable };
     // Only calls with arguments: `pi()` is as cheap to call as to fold, and `now()` must not freeze.
     let has_children = !matches!(&expr.kind, ExprKind::Call { args, .. } if args.is_empty());
-    if !constant || !foldable_kind || !has_children || expr.volatility() > most || !ctx.params.may_work_out()
+    if !constant
+        || !foldable_kind
+        || !has_children
+        || expr.volatility() > Volatility::Immutable
+        || !ctx.params.may_work_out()
     {
         return expr;
     }
@@ -190,7 +193,6 @@ mod tests {
             format: &format,
             subqueries: None,
             aggregates: Aggregates::Forbidden("a test"),
-            fold_stable: false,
         };
         let is_kept = |sql: &str| bind_sql_text(sql, &EmptyScope, &ctx).expect(sql).as_const().is_some();
         let list = (0..1000).map(|n| n.to_string()).collect::<Vec<_>>().join(",");

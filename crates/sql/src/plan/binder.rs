@@ -114,7 +114,6 @@ impl<'a> Binder<'a> {
             format: self.ctx.format,
             subqueries: Some(self),
             aggregates,
-            fold_stable: false,
         }
     }
 

@@ -13,7 +13,9 @@ use super::prepared::{PARAMETER_SIZE, PARAMETERS_MAX, Planned, Prepared, changed
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
 use super::{Executed, Home, Pause, Reply, Session};
-use crate::expr::{BindContext, EmptyScope, ExprKind, ParamTypes, bind_expr, bind_type, coerce_assignment};
+use crate::expr::{
+    BindContext, EmptyScope, ExprKind, ParamTypes, Volatility, bind_expr, bind_type, coerce_assignment,
+};
 use crate::parse::{ParsedStatement, ScriptStatement};
 
 /// A Query message under way.
@@ -320,16 +322,22 @@ impl Session {
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         let params = ParamTypes::none();
-        let mut context = BindContext::simple(&params, &self.format, "EXECUTE parameters");
-        context.fold_stable = true;
-        let mut values = Vec::with_capacity(arguments.len());
+        let context = BindContext::simple(&params, &self.format, "EXECUTE parameters");
+        let mut bound = Vec::with_capacity(arguments.len());
         for (argument, ty) in arguments.iter().zip(types) {
-            let bound = bind_expr(argument, &EmptyScope, &context)?;
-            let bound = coerce_assignment(bound, "parameter", *ty, types::TypeMod::NONE, &context)?;
-            let ExprKind::Const(value) = bound.kind else {
-                return Err(SqlError::unsupported("an EXECUTE parameter that is not a constant").into());
-            };
-            values.push(value);
+            let argument = bind_expr(argument, &EmptyScope, &context)?;
+            bound.push(coerce_assignment(argument, "parameter", *ty, types::TypeMod::NONE, &context)?);
+        }
+        let mut values = Vec::with_capacity(bound.len());
+        for argument in bound {
+            if argument.volatility() > Volatility::Stable {
+                // The statement comes here in each of its turns, and would go on with another value.
+                return Err(SqlError::unsupported("an EXECUTE parameter with a volatile function").into());
+            }
+            match argument.kind {
+                ExprKind::Const(value) => values.push(value),
+                _ => values.append(&mut self.evaluate(home, &argument, 1)?),
+            }
         }
         Ok(values)
     }
@@ -369,4 +377,33 @@ pub(super) fn no_statement(name: &str) -> SqlError {
         format!("prepared statement \"{name}\" does not exist")
     };
     SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn an_argument_of_execute_may_ask_the_session() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(&mut session, "PREPARE at(timestamptz) AS SELECT $1 = now()");
+        bench.run(&mut session, "PREPARE who(text) AS SELECT $1");
+        bench.run(&mut session, "PREPARE n(int) AS SELECT $1 + 1");
+        bench.run(&mut session, "SET app.tenant = '7'");
+        for (execute, row) in [
+            // It was asked of no session, which knows of no setting: NULL.
+            ("EXECUTE who(current_setting('app.tenant', true))", "7"),
+            ("EXECUTE at(now())", "t"),
+            ("EXECUTE who(current_user)", "owner"),
+            ("EXECUTE who(upper(current_user))", "OWNER"),
+            ("EXECUTE n(coalesce(NULL, 4))", "5"),
+            ("BEGIN; EXECUTE at(now()); COMMIT", "t"),
+        ] {
+            assert_eq!(bench.run(&mut session, execute).lines(), [row], "{execute}");
+        }
+        assert_eq!(bench.fail(&mut session, "EXECUTE n(1 / 0)").message(), "division by zero");
+        let volatile = bench.fail(&mut session, "EXECUTE n(random()::int)");
+        assert_eq!(volatile.state(), base::SqlState::FEATURE_NOT_SUPPORTED);
+    }
 }
