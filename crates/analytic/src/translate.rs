@@ -97,11 +97,12 @@ impl<'b, 'a> Translator<'b, 'a> {
             ExprKind::Column(index) => return self.column(*index),
             ExprKind::Outer { depth, index } => return self.binder.outer_column(*depth, *index),
             ExprKind::Compare { op, collate, left, right } => {
-                let (left, right) = self.comparable(left, right, *collate)?;
+                let is_equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
+                let (left, right) = self.comparable(left, right, *collate, is_equality)?;
                 binary(left, operator(*op), right)
             }
             ExprKind::IsDistinct { collate, left, right, negated } => {
-                let (left, right) = self.comparable(left, right, *collate)?;
+                let (left, right) = self.comparable(left, right, *collate, true)?;
                 let op = if *negated { Operator::IsNotDistinctFrom } else { Operator::IsDistinctFrom };
                 binary(left, op, right)
             }
@@ -301,9 +302,12 @@ impl<'b, 'a> Translator<'b, 'a> {
         left: &BoundExpr,
         right: &BoundExpr,
         collate: Collate,
+        is_equality: bool,
     ) -> SqlResult<(Expr, Expr)> {
+        // Texts of one width are equal as they stand. They have another order: some characters come before the blank.
         if let (Collate::Blanks, ExprKind::Column(_), ExprKind::Const(Datum::Text(text)), Some(width)) =
             (collate, &left.kind, &right.kind, left.typmod.as_length())
+            && is_equality
             && width <= PADDED_MAX
         {
             let text = text.trim_end_matches(' ');
@@ -315,7 +319,7 @@ impl<'b, 'a> Translator<'b, 'a> {
                 ));
             }
         }
-        let same_width = left.typmod == right.typmod && left.typmod.as_length().is_some();
+        let same_width = is_equality && left.typmod == right.typmod && left.typmod.as_length().is_some();
         let both_columns = left.as_column().is_some() && right.as_column().is_some();
         let collate = if same_width && both_columns { Collate::Plain } else { collate };
         let both = vec![self.translate(left)?, self.translate(right)?];

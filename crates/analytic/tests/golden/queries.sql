@@ -454,3 +454,4 @@ select distinct on (c.id) c.id, p.id from parent p left join child c on c.parent
 select count(distinct name) from parent where name = 'nobody';
 select count(distinct x) from (select 5 as x from parent where id < 0) s;
 select q.id, count(*) over () from (values (1, null::int, null::int), (2, 1, 1), (3, null, 5)) as p(id, a, b) join (values (1, null::int, null::int), (2, 1, 1), (3, null, 6)) as q(id, a, b) on q.a is not distinct from p.a where p.b = q.b;
+select s.c > 'a', s.c > s.d, s.c = 'a ', s.d = 'a ' from (select E'a\t'::char(3) as c, 'a'::char(3) as d from parent where id = 1) s;
