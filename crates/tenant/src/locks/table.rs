@@ -209,9 +209,11 @@ impl LockTable {
             self.count(session, tag, mode, scope);
             return Acquired::AlreadyHeld;
         }
-        // Who holds a part already goes ahead of the queue: waiting behind someone who waits for it would deadlock.
+        // Who holds a part already goes ahead of the queue: waiting behind someone who waits for it would deadlock. So does who shares a row, as in
+        // PostgreSQL: a foreign key's check waits for no DELETE that waits itself, perhaps for whom it would deadlock with.
+        let heeds_queue = mine.is_none() && !matches!(tag, LockTag::Row(..));
         let conflict = entry.conflicts_with_holders(session, mode)
-            || (mine.is_none() && entry.queue.iter().any(|w| mode.conflicts() & w.mode.bit() != 0));
+            || (heeds_queue && entry.queue.iter().any(|w| mode.conflicts() & w.mode.bit() != 0));
         if !conflict {
             entry.hold(session, mode, scope);
             self.count(session, tag, mode, scope);
@@ -533,6 +535,23 @@ mod tests {
             assert!(matches!(ask(&mut table, 1, number), Acquired::Busy));
         }
         (0..1000).for_each(|number| assert!(matches!(ask(&mut table, 2, number), Acquired::Busy)));
+    }
+
+    #[test]
+    fn who_shares_a_row_waits_for_nobody_that_waits_for_it() {
+        let mut table = LockTable::default();
+        let mode = LockMode::Row(RowLock::Update);
+        assert!(matches!(ask_for(&mut table, 1, 7, RowLock::KeyShare), Acquired::Gained));
+        let deletes = table.acquire(SessionId(2), &row(7), mode, Scope::Transaction, WaitPolicy::Wait);
+        assert!(matches!(deletes, Acquired::Queued(_)));
+        assert!(matches!(ask_for(&mut table, 3, 7, RowLock::KeyShare), Acquired::Gained));
+        assert!(matches!(ask_for(&mut table, 4, 7, RowLock::NoKeyUpdate), Acquired::Gained));
+        assert!(matches!(ask_for(&mut table, 5, 7, RowLock::Share), Acquired::Busy));
+        [1, 3, 4].into_iter().for_each(|session| table.release(SessionId(session), &row(7), u8::MAX));
+        assert!(table.settle(SessionId(2), &row(7)));
+        assert!(matches!(ask_for(&mut table, 3, 7, RowLock::KeyShare), Acquired::Busy));
+        table.release(SessionId(2), &row(7), u8::MAX);
+        assert!(table.is_empty());
     }
 
     /// An ALTER TABLE that waits for many, and many that wait behind it; some of them hold a part.
