@@ -316,9 +316,8 @@ impl Blocks {
             let minutes = || block.rows.iter().map(|row| row.from.0);
             let (Some(first), Some(last)) = (minutes().min(), minutes().max()) else { continue };
             let mut part = Part { bytes, first, last, rows: block.rows.len() };
-            let belongs = |before: &Part, part: &Part| {
-                before.last >= part.first || before.rows + part.rows <= rows_max
-            };
+            let belongs =
+                |before: &Part, part: &Part| before.last >= part.first || before.rows + part.rows <= rows_max;
             while parts.last().is_some_and(|before| belongs(before, &part)) {
                 part = parts.pop().expect("there is a last one").with(part);
             }

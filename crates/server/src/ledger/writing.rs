@@ -117,7 +117,8 @@ mod tests {
         let env = world.env();
         let history = History::new(env.disk.clone(), Path::new("/data"));
         let mut writing = Writing::start(history.clone(), &env, Weak::new()).expect("a thread");
-        let mut end = |minute: u32| writing.push(block(FIRST + minute, 1), WallMinute(FIRST + minute + 1), true);
+        let mut end =
+            |minute: u32| writing.push(block(FIRST + minute, 1), WallMinute(FIRST + minute + 1), true);
         let written = || rows(&history, None).len();
         end(0);
         assert_eq!(written(), 0, "nobody has waited yet");

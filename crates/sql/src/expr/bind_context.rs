@@ -156,11 +156,6 @@ pub struct BindContext<'a> {
 impl<'a> BindContext<'a> {
     /// For an expression in `place` (`WHERE`, `CHECK constraints`) without aggregates and subqueries.
     pub fn simple(params: &'a ParamTypes, format: &'a FormatContext, place: &'static str) -> BindContext<'a> {
-        BindContext {
-            params,
-            format,
-            subqueries: None,
-            aggregates: Aggregates::Forbidden(place),
-        }
+        BindContext { params, format, subqueries: None, aggregates: Aggregates::Forbidden(place) }
     }
 }

@@ -109,12 +109,7 @@ impl<'a> Binder<'a> {
 
     /// The context for expressions where aggregates are as said and subqueries are welcome.
     pub(super) fn expressions(&self, aggregates: Aggregates) -> BindContext<'_> {
-        BindContext {
-            params: self.ctx.params,
-            format: self.ctx.format,
-            subqueries: Some(self),
-            aggregates,
-        }
+        BindContext { params: self.ctx.params, format: self.ctx.format, subqueries: Some(self), aggregates }
     }
 
     /// An error that says the analytical path must take this, with the reason.

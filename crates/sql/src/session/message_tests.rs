@@ -655,6 +655,7 @@ fn many_constants_and_many_long_calls_in_a_row_are_looked_at_between_them() {
         (" FROM (VALUES (10, 'aab', '1e5000')) v (n, s, t)", "t::numeric"),
         (" FROM (VALUES (10, 'aab', '1e5000')) v (n, s, t)", "length(substring(s from '(a)\\1'))"),
         (" FROM (VALUES (10, 'aab', '1e5000')) v (n, s, t)", "length(upper(repeat(s, 100000)))"),
+        (" FROM (VALUES (10, 'aab', '1e5000')) v (n, s, t)", "n + length(current_schema()::text)"),
     ] {
         let sql = format!("SELECT 1{from} WHERE 5.5 IN ({})", vec![one; 100].join(", "));
         let counting = Arc::new(host(usize::MAX));

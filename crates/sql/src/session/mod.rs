@@ -50,6 +50,7 @@ mod run;
 #[cfg(test)]
 mod savepoint_tests;
 mod script;
+mod search_path;
 mod setting;
 mod setting_statement;
 #[cfg(test)]

@@ -24,6 +24,8 @@ enum Kind {
     /// Checked by name in [`check`].
     TimeZone,
     DateStyle,
+    /// Bounded by [`super::search_path`].
+    SearchPath,
     Encoding,
     /// In whose changes foreign keys are watched, which is everybody's.
     ReplicationRole,
@@ -117,7 +119,7 @@ settings! {
     max_index_keys = read_only(def("max_index_keys", "32", Kind::Integer(32, 32), "Columns of an index."));
     role = def("role", "none", Kind::Role, "The role that the session acts as, where it is not its own.");
     row_security = def("row_security", "on", Kind::Bool, "Has no effect: there are no policies.");
-    search_path = def("search_path", "\"$user\", public", Kind::Text, "Schemas looked in for names without one.");
+    search_path = def("search_path", "\"$user\", public", Kind::SearchPath, "Schemas looked in for names without one.");
     server_encoding = read_only(reported(def("server_encoding", "UTF8", Kind::Text, "Encoding of stored text.")));
     server_version = read_only(reported(def("server_version", SERVER_VERSION, Kind::Text, "PostgreSQL release followed.")));
     server_version_num = read_only(def("server_version_num", SERVER_VERSION_NUM, Kind::Text, "The same as a number."));
@@ -770,6 +772,7 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
             };
             if allowed.contains(&lower) { Ok(lower.to_owned()) } else { Err(bad()) }
         }
+        Kind::SearchPath => super::search_path::check(value).map(|()| value.to_owned()),
         Kind::TimeZone => time_zone::canonical(value).ok_or_else(bad),
         Kind::DateStyle => {
             let initial = date_style::kept(definition.default);

@@ -241,7 +241,8 @@ impl Table {
 
     /// Its indexes and constraints.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Oid> {
-        let indexes = self.indexes.iter().flat_map(|index| [Some(index.oid), index.constraint.map(|c| c.oid)]);
+        let indexes =
+            self.indexes.iter().flat_map(|index| [Some(index.oid), index.constraint.map(|c| c.oid)]);
         let checks = self.checks.iter().map(|check| check.oid);
         indexes.flatten().chain(checks).chain(self.foreign_keys.iter().map(|key| key.oid))
     }

@@ -251,7 +251,8 @@ fn columns_change_their_types_at_once() {
 fn a_type_that_has_all_the_values_rewrites_no_row() {
     let before = "create table t (id int primary key, a varchar(5) default 'x', b text, c numeric(6, 2), d varchar(5) unique);
                   insert into t values (1, 'abc', 'b', 12.34, 'k')";
-    let tree = |bench: &Bench| bench.catalog().tables().find(|t| t.name == "t").expect("the table exists").tree;
+    let tree =
+        |bench: &Bench| bench.catalog().tables().find(|t| t.name == "t").expect("the table exists").tree;
     for (alter, is_kept) in [
         ("alter a type text", true),
         ("alter a type varchar(9) using a::varchar(9)", true),
@@ -279,10 +280,7 @@ fn a_type_that_has_all_the_values_rewrites_no_row() {
         }
     }
     let longer = format!("{before}; alter table t alter a type varchar(9) using a::varchar(9)");
-    assert_eq!(
-        rows(&longer, "insert into t (id, a) values (2, 'abcdefghi') returning a"),
-        ["abcdefghi"]
-    );
+    assert_eq!(rows(&longer, "insert into t (id, a) values (2, 'abcdefghi') returning a"), ["abcdefghi"]);
     assert_eq!(
         failure(&longer, "insert into t (id, a) values (3, 'abcdefghij')"),
         "22001 value too long for type character varying(9)"

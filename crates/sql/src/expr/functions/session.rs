@@ -162,10 +162,13 @@ fn oid(d: &Datum) -> EvalResult<u32> {
 }
 
 fn current_schema(_args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    // It looks up all of the search path, in as many schemas as there are.
+    ctx.look()?;
     Ok(ctx.stmt.session.current_schemas(false).first().map_or(Datum::Null, Datum::text))
 }
 
 fn current_schemas(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    ctx.look()?;
     let schemas = ctx.stmt.session.current_schemas(boolean(&args[0])?);
     Ok(Datum::array(ElementType::Name, schemas.iter().map(Datum::text).collect()))
 }

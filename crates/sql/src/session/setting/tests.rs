@@ -202,3 +202,20 @@ fn the_search_path_folds_names_and_knows_the_user() {
     settings.set("search_path", Some("A, \"B c\" ,public"), Lasting::Session).unwrap();
     assert_eq!(settings.search_path(), ["a", "B c", "public"]);
 }
+
+#[test]
+fn a_search_path_is_no_longer_than_is_looked_up_at_once() {
+    let mut settings = settings();
+    let names = |count: usize| vec!["a"; count].join(", ");
+    settings.set("search_path", Some(&names(256)), Lasting::Session).unwrap();
+    for long in [names(257), "x".repeat(40_000)] {
+        for refused in [
+            settings.set("search_path", Some(&long), Lasting::Session),
+            settings.set_initial("search_path", &long),
+            Settings::check_initial("search_path", &long),
+        ] {
+            assert_eq!(refused.unwrap_err().state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+        }
+    }
+    assert_eq!(settings.search_path().len(), 256);
+}
