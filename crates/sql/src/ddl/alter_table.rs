@@ -19,6 +19,7 @@ use super::names::{Names, column_of, missing, notice, skip_missing, split};
 use super::{identity, object, storage_parameters};
 use crate::MemoryBound;
 use crate::expr::{Volatility, fold_ident};
+use crate::parse::parse_expression;
 use crate::session::{Home, Pause, Reply, Session};
 
 pub(super) fn run(
@@ -360,6 +361,27 @@ fn add_column(
     Ok(())
 }
 
+/// Whether no row that satisfies the condition of a CHECK has NULL in the column.
+fn rules_out_null(condition: &ast::Expr, column: &str) -> bool {
+    // A chain of ANDs is as deep as it is long.
+    let mut parts = vec![condition];
+    while let Some(part) = parts.pop() {
+        match part {
+            ast::Expr::Nested(inner) => parts.push(inner),
+            ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, right } => parts.extend([&**left, &**right]),
+            ast::Expr::IsNotNull(inner) => {
+                if let ast::Expr::Identifier(ident) = &**inner
+                    && fold_ident(ident) == column
+                {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 fn add_one(ddl: &mut Ddl<'_>, oid: Oid, column: Column) -> tenant::Step<()> {
     ddl.add_column(oid, column)?;
     let table = ddl.catalog().table(oid).cloned().expect("just changed");
@@ -404,7 +426,15 @@ fn alter_column(
         if column.identity.is_some() { Err(SqlError::new(SqlState::SYNTAX_ERROR, message)) } else { Ok(()) }
     };
     match operation {
-        AlterColumnOperation::SetNotNull => session.ddl(home, |ddl| ddl.set_not_null(oid, position)),
+        AlterColumnOperation::SetNotNull => {
+            let valid = table.checks.iter().filter(|check| check.validated && check.columns.contains(&position));
+            let mut conditions = valid.map(|check| parse_expression(&check.expression));
+            let is_known = conditions.any(|check| check.is_ok_and(|check| rules_out_null(&check, &column.name)));
+            session.ddl(home, |ddl| match is_known {
+                true => ddl.set_known_not_null(oid, position),
+                false => ddl.set_not_null(oid, position),
+            })
+        }
         AlterColumnOperation::DropNotNull => {
             refuse_identity()?;
             session.ddl(home, |ddl| ddl.drop_not_null(oid, position))

@@ -194,6 +194,11 @@ impl Ddl<'_> {
         Ok(())
     }
 
+    /// As [`Ddl::set_not_null`], where the caller knows that no row has NULL there.
+    pub fn set_known_not_null(&mut self, table: Oid, position: usize) -> Step<()> {
+        self.change_column(table, position, |column| column.not_null = true)
+    }
+
     /// `DROP NOT NULL`. Errors: 42P16 for a column of the primary key.
     pub fn drop_not_null(&mut self, table: Oid, position: usize) -> Step<()> {
         let mut table = self.open_table(table)?;

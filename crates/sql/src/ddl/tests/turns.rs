@@ -105,6 +105,35 @@ fn what_is_gathered_of_all_rows_is_gathered_of_all() {
 }
 
 #[test]
+fn a_check_that_no_value_is_null_spares_the_look_for_one() {
+    let (mut bench, mut session) = large();
+    let set = "alter table t alter w set not null";
+    for (check, is_spared) in [
+        ("check (w is not null)", true),
+        ("check (w > -1 and (w < 9999 and w is not null))", true),
+        ("check (w is not null) not valid", false),
+        ("check (w is not null or w > 0)", false),
+        ("check (id is not null and w > -1)", false),
+    ] {
+        bench.run(&mut session, &format!("alter table t add constraint c {check}"));
+        let (_, turns) = bench.run_in_turns(&mut session, set);
+        assert_eq!(turns == 1, is_spared, "{check}: {turns} turns");
+        let error = bench.fail(&mut session, "update t set w = null where id = 7");
+        assert_eq!(error.state().as_str(), "23502", "{check}");
+        bench.run(&mut session, "alter table t alter w drop not null, drop constraint c");
+    }
+    bench.run(&mut session, "update t set w = null where id = 7");
+    let error = loop {
+        match bench.try_run(&mut session, set) {
+            Err(crate::session::Pause::Yield) => {}
+            Err(crate::session::Pause::Error(error)) => break error,
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    };
+    assert_eq!(error.state().as_str(), "23502");
+}
+
+#[test]
 fn an_index_on_values_of_its_own_statement_has_those_that_stay() {
     let (mut bench, mut session) = large();
     bench.run(&mut session, "alter table t add column u uuid default gen_random_uuid() unique");
