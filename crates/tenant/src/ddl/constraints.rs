@@ -450,7 +450,7 @@ impl Ddl<'_> {
 }
 
 /// The given name, if the table has no constraint of it yet.
-fn given_name(table: &Table, name: String) -> SqlResult<String> {
+pub(super) fn given_name(table: &Table, name: String) -> SqlResult<String> {
     if table.has_constraint(&name) {
         return Err(SqlError::new(
             SqlState::DUPLICATE_OBJECT,

@@ -4,6 +4,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use types::{Datum, row_memory};
 
 use super::Ddl;
+use super::constraints::given_name;
 use crate::catalog::{Acl, DATABASE, GrantableKind, Relation, Schema, TableStatistics};
 use crate::interrupt::Step;
 
@@ -133,7 +134,7 @@ impl Ddl<'_> {
         Ok(())
     }
 
-    /// Renames a table, index, view or sequence. Errors: 42P07 where the name is taken, 42P01.
+    /// Renames a table, index, view or sequence, with an index the constraint that it stands for. Errors: 42P07 and 42710 where the name is taken, 42P01.
     pub fn rename_relation(&mut self, oid: Oid, name: &str) -> Step<()> {
         let Some(relation) = self.catalog().relation(oid).cloned() else {
             return Err(SqlError::new(
@@ -151,6 +152,9 @@ impl Ddl<'_> {
             }
             Relation::Index(table, at) => {
                 let mut table = self.open_table(table.oid)?;
+                if table.indexes[at].constraint.is_some() {
+                    given_name(&table, name.to_owned())?;
+                }
                 table.indexes[at].name = name.into();
                 self.edit().put_table(table);
             }

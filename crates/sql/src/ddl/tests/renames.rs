@@ -47,6 +47,18 @@ fn defaults_follow_a_sequence_within_an_expression() {
 }
 
 #[test]
+fn an_index_of_a_constraint_takes_no_name_that_another_constraint_has() {
+    let sql = "create table t (a int primary key, b int unique, constraint c check (a > 0), constraint f foreign key (b) references t);
+               create index i on t (b)";
+    for rename in ["alter index t_pkey rename to c", "alter index t_b_key rename to f"] {
+        let name = &rename[rename.len() - 1..];
+        assert_eq!(failure(sql, rename), format!("42710 constraint \"{name}\" for relation \"t\" already exists"));
+    }
+    let (mut bench, mut session) = after(sql);
+    bench.run(&mut session, "alter index i rename to c; alter index t_pkey rename to k; alter table t drop constraint k cascade");
+}
+
+#[test]
 fn a_default_follows_its_label() {
     let sql = "create type mood as enum ('sad', 'ok'); create table t (id int, m mood default 'ok', n text default 'ok')";
     let renamed = format!(
