@@ -37,7 +37,7 @@ use rustc_hash::FxHashMap;
 use types::{Datum, ElementType, PgType};
 
 use crate::common_table::CommonScan;
-use crate::compare_rows::{RowTest, SortedValues, compare_rows};
+use crate::compare_rows::{RowTest, SortedRows, SortedValues, compare_rows};
 use crate::error::external;
 use crate::expand::{Expand, ExpandRows};
 use crate::fixed_filter::{FixedFilter, FixedFilterRows};
@@ -406,7 +406,16 @@ impl ApplyRows {
             }
             _ => None,
         };
-        Ok(Found { rows, sorted })
+        let whole = match &self.kind {
+            // Others are looked at by one row of the input.
+            ApplyKind::Compare { all, tests } if tests.len() > 1 && self.cells.is_empty() => {
+                let whole = SortedRows::new(&rows, tests, *all, &self.shared).map_err(external)?;
+                // Where there is no room for them they are looked at one by one.
+                whole.filter(|whole| memory.try_grow(whole.size()).is_ok()).map(Arc::new)
+            }
+            _ => None,
+        };
+        Ok(Found { rows, sorted, whole })
     }
 
     /// The answer for one input row; `left` are the left sides of its tests.
@@ -425,9 +434,10 @@ impl ApplyRows {
                 Ok(ScalarValue::Boolean(Some((rows.num_rows() > 0) != *negated)))
             }
             ApplyKind::Compare { all, tests } => {
-                let holds = match &found.sorted {
-                    Some(sorted) => sorted.compare(&left[0], *all),
-                    None => compare_rows(rows, left, tests, *all, &self.shared)?,
+                let holds = match (&found.sorted, &found.whole) {
+                    (Some(sorted), _) => sorted.compare(&left[0], *all),
+                    (_, Some(whole)) => whole.compare(rows, left, tests, *all, &self.shared)?,
+                    _ => compare_rows(rows, left, tests, *all, &self.shared)?,
                 };
                 Ok(ScalarValue::Boolean(holds))
             }
@@ -649,11 +659,12 @@ fn is_refusal(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
-/// Rows of the subplan, and their values for comparisons with a single column.
+/// Rows of the subplan, and their values for comparisons with a single column, or with several.
 #[derive(Clone)]
 struct Found {
     rows: RecordBatch,
     sorted: Option<Arc<SortedValues>>,
+    whole: Option<Arc<SortedRows>>,
 }
 
 /// What a remembered answer takes beside its key and its rows.

@@ -1,6 +1,7 @@
 //! What a value is to the rows of a subquery: `op ANY` and `op ALL`, IN and NOT IN among them, in three-valued logic.
 //!
-//! Values of a single column are sorted, so that each answer looks at a few of them; rows of several columns are looked at one by one.
+//! Values of a single column are sorted, so that each answer looks at a few of them. So are rows of several columns in which others are looked for (IN, NOT IN), where they are the same ones for
+//! all who look; those with a NULL in them, and those of other comparisons, are looked at one by one.
 
 use std::cmp::Ordering;
 
@@ -102,6 +103,77 @@ impl SortedValues {
 /// Values that are looked at before anybody asks whether the query goes on.
 const ROWS_UNWATCHED_MAX: usize = 1024;
 
+/// Rows of several columns in which others are looked for.
+pub(crate) struct SortedRows {
+    /// Those without a NULL, ascending.
+    whole: Vec<Vec<Datum>>,
+    /// The numbers of those with one.
+    others: Vec<usize>,
+}
+
+impl SortedRows {
+    /// `None` where the tests do not ask for a row that is the same in all columns.
+    pub(crate) fn new(
+        rows: &RecordBatch,
+        tests: &[RowTest],
+        all: bool,
+        shared: &Shared,
+    ) -> SqlResult<Option<SortedRows>> {
+        let op = if all { CompareOp::Ne } else { CompareOp::Eq };
+        if tests.iter().any(|test| test.op != op) {
+            return Ok(None);
+        }
+        let (mut whole, mut others) = (Vec::with_capacity(rows.num_rows()), Vec::new());
+        for i in 0..rows.num_rows() {
+            if i % ROWS_UNWATCHED_MAX == 0 {
+                shared.check_cancelled()?;
+            }
+            let row = tests.iter().enumerate().map(|(k, test)| test.right(rows, k, i, shared));
+            let row = row.collect::<SqlResult<Vec<Datum>>>()?;
+            if row.iter().any(Datum::is_null) {
+                others.push(i);
+            } else {
+                whole.push(row);
+            }
+        }
+        whole.sort_unstable_by(|a, b| compare_columns(tests, a, b));
+        Ok(Some(SortedRows { whole, others }))
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        let row = |row: &Vec<Datum>| {
+            let heap: usize = row.iter().map(Datum::heap_bytes).sum();
+            size_of::<Vec<Datum>>() + row.capacity() * size_of::<Datum>() + heap
+        };
+        self.whole.iter().map(row).sum::<usize>() + self.others.capacity() * size_of::<usize>()
+    }
+
+    /// As [`compare_rows`] with the rows that these were made of.
+    pub(crate) fn compare(
+        &self,
+        rows: &RecordBatch,
+        left: &[Datum],
+        tests: &[RowTest],
+        all: bool,
+        shared: &Shared,
+    ) -> SqlResult<Option<bool>> {
+        if left.iter().any(Datum::is_null) {
+            return compare_rows(rows, left, tests, all, shared);
+        }
+        if self.whole.binary_search_by(|row| compare_columns(tests, row, left)).is_ok() {
+            return Ok(Some(!all));
+        }
+        compare_some(rows, self.others.iter().copied(), left, tests, all, shared)
+    }
+}
+
+/// How two rows stand by the first column in which they differ.
+fn compare_columns(tests: &[RowTest], a: &[Datum], b: &[Datum]) -> Ordering {
+    let mut columns = tests.iter().zip(a.iter().zip(b)).map(|(test, (a, b))| test.compare(a, b));
+    columns.find(|by| by.is_ne()).unwrap_or(Ordering::Equal)
+}
+
 /// `left op ANY/ALL (rows)`, column by column.
 pub(crate) fn compare_rows(
     rows: &RecordBatch,
@@ -110,9 +182,21 @@ pub(crate) fn compare_rows(
     all: bool,
     shared: &Shared,
 ) -> SqlResult<Option<bool>> {
+    compare_some(rows, 0..rows.num_rows(), left, tests, all, shared)
+}
+
+/// The same with those of the rows that have these numbers.
+fn compare_some(
+    rows: &RecordBatch,
+    numbers: impl Iterator<Item = usize>,
+    left: &[Datum],
+    tests: &[RowTest],
+    all: bool,
+    shared: &Shared,
+) -> SqlResult<Option<bool>> {
     let mut unknown = false;
-    for i in 0..rows.num_rows() {
-        if i % ROWS_UNWATCHED_MAX == 0 {
+    for (seen, i) in numbers.enumerate() {
+        if seen % ROWS_UNWATCHED_MAX == 0 {
             shared.check_cancelled()?;
         }
         let any_column = tests[0].op == CompareOp::Ne;

@@ -220,6 +220,9 @@ select p.id, p.id::bigint in (select id::smallint from parent where id > 5), p.i
 select id, code in (select code from child where id < 3), code = any (select code::text from child where id < 3), m in (select m from child where id = 1), j in (select j from child where id < 3), tags in (select tags from child where id < 3) from child where id < 8 order by id;
 select count(*) from generate_series(1, 20000) as g where g = 1 or g not in (select x * 2 from generate_series(1, 20000) as x);
 select id, x from (values (1,1.00),(2,1.0),(3,1.000)) as v(id,x) order by x, id;
+select id, (parent_id, m) in (select parent_id, m from child where id in (3, 5, 7)) from child where id in (3, 4, 5, 21) order by id;
+select a, b, (a, b) in (select x, y from (values (1, 1), (2, null), (null, 3), (4, 4)) s(x, y)), (a, b) not in (select x, y from (values (1, 1), (2, null), (null, 3), (4, 4)) s(x, y)) from (values (1, 1), (2, 5), (9, 3), (9, 9), (null, 4), (null, 7), (4, 4)) v(a, b) order by a, b;
+select count(*) from generate_series(1, 20000) as g where (g, g % 7) in (select x * 2, x * 2 % 7 from generate_series(1, 20000) as x);
 select x, y from (values (1.00,2),(1.0,1)) as v(x,y) union all select 1.000, 0 order by x, y;
 select distinct on (x) id from (values (1,1.00),(2,1.0),(3,1.000),(4,2.0)) as v(id,x) order by x, id desc;
 select distinct x, n from (values (10::numeric,2),(9.5,3),(10,1)) as v(x,n) order by x, n;
