@@ -121,6 +121,12 @@ impl Level {
         self.synthetic.borrow()[index - SYNTHETIC].clone()
     }
 
+    /// The column of the table whose row the one at `index` is, so that what is grouped by either is grouped by both.
+    fn value_of(&self, index: usize) -> usize {
+        let table = &self.columns[index].table;
+        self.columns.iter().position(|column| column.starred && column.table == *table).unwrap_or(index)
+    }
+
     /// Whether a table of that name is in sight.
     pub(crate) fn has_table(&self, table: &str) -> bool {
         self.columns.iter().any(|c| c.table.as_deref() == Some(table))
@@ -158,7 +164,7 @@ impl Scope for LevelScope<'_> {
                 let this = ColumnRef { depth: 0, index, ty: column.ty, typmod: column.typmod };
                 if column.is_row() {
                     // Any column of that name goes before it.
-                    row = Some(this);
+                    row = Some(ColumnRef { index: self.level.value_of(index), ..this });
                     continue;
                 }
                 if found.is_some() {

@@ -372,6 +372,9 @@ select jsonb_array_elements('[1, 2]'::jsonb) as x, string_to_table('a,b', ',') a
 select regexp_split_to_table('a1b22c', '[0-9]+');
 select count(e), max(e->>'v') from (values ('[{"v": "p"}, {"v": "q"}]'::jsonb)) t(d), jsonb_array_elements(t.d) e where e->>'v' <> 'p';
 select e from (values (1)) t(e), jsonb_array_elements('[2]') e;
+select e->>'k', count(*) from (values ('[{"k": "a"}, {"k": "b"}, {"k": "a"}]'::jsonb)) t(d), jsonb_array_elements(t.d) e group by value order by 1;
+select value, count(*) from jsonb_array_elements('[1, 2, 1]') e group by e order by 1;
+select p.id, e, count(*) from parent p left join lateral jsonb_array_elements(jsonb_build_array(p.id, p.id)) e on true where p.id < 3 group by p.id, value order by p.id;
 select 'decimal(10,2)'::regtype::oid, 'char(3)'::regtype, to_regtype('timestamp(6) with time zone'), 'mood[]'::regtype = (select typarray from pg_type where typname = 'mood');
 select string_agg(word, ',') from pg_catalog.pg_get_keywords() where word <> all ('{cross,full}'::text[]) and catcode = 'T' and word < 'i';
 select * from pg_get_keywords() k where k.word in ('array', 'int', 'select') order by word;
