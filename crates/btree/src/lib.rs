@@ -44,7 +44,7 @@ pub use insert::{Put, insert_new, put};
 pub use leaf_run::LeafRun;
 pub use reach::{Reach, reach};
 pub use remove::remove;
-pub use value::{Chain, Value};
+pub use value::{Chain, ReadSoFar, Value};
 
 /// Where a tree begins. The empty tree of `TreeRoot::default()` owns no page; its first [`put`] gives it one, which
 /// stays its root until [`clear`] takes the last page away.

@@ -54,17 +54,18 @@ fn split_first(page: &PageBytes, chain: Chain) -> Result<(&[u8], Chain), PageFau
     Ok((link.bytes, Chain { len, first: link.next, ..chain }))
 }
 
-/// Calls `each` with every page of the chain and its bytes, one page after the other.
+/// Calls `each` with every page of the chain and its bytes, one page after the other. The chain is what is left then: nothing, or after `Err` that page and
+/// those behind it.
 fn walk<P: ReadPages>(
     pages: &P,
-    mut chain: Chain,
+    chain: &mut Chain,
     mut each: impl FnMut(PageNo, &[u8]),
 ) -> Result<(), PageFault> {
     while chain.len > 0 {
-        let no = chain.first;
-        chain = pages.with_page(no, |page| {
-            split_first(page, chain).map(|(bytes, behind)| {
-                each(no, bytes);
+        let left = *chain;
+        *chain = pages.with_page(left.first, |page| {
+            split_first(page, left).map(|(bytes, behind)| {
+                each(left.first, bytes);
                 behind
             })
         })??;
@@ -78,17 +79,26 @@ pub(crate) fn behind_first<P: ReadPages>(pages: &P, chain: Chain) -> Result<Chai
 }
 
 /// The bytes of the chain.
-pub(crate) fn read<P: ReadPages>(pages: &P, chain: Chain) -> Result<Vec<u8>, PageFault> {
+pub(crate) fn read<P: ReadPages>(pages: &P, mut chain: Chain) -> Result<Vec<u8>, PageFault> {
     // A damaged length may not make us reserve what the chain does not hold.
     let mut bytes = Vec::with_capacity((chain.len as usize).min(PAYLOAD_LEN * 128));
-    walk(pages, chain, |_, part| bytes.extend_from_slice(part))?;
+    read_on(pages, &mut chain, &mut bytes)?;
     Ok(bytes)
 }
 
+/// Appends the bytes of the chain to `out`, as far as its pages are in memory; the chain is what is left.
+pub(crate) fn read_on<P: ReadPages>(
+    pages: &P,
+    chain: &mut Chain,
+    out: &mut Vec<u8>,
+) -> Result<(), PageFault> {
+    walk(pages, chain, |_, part| out.extend_from_slice(part))
+}
+
 /// The pages of the chain, in order.
-pub(crate) fn pages_of<P: ReadPages>(pages: &P, chain: Chain) -> Result<Vec<PageNo>, PageFault> {
+pub(crate) fn pages_of<P: ReadPages>(pages: &P, mut chain: Chain) -> Result<Vec<PageNo>, PageFault> {
     let mut numbers = Vec::new();
-    walk(pages, chain, |no, _| numbers.push(no))?;
+    walk(pages, &mut chain, |no, _| numbers.push(no))?;
     Ok(numbers)
 }
 

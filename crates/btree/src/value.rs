@@ -90,3 +90,79 @@ impl<'p> Value<'p> {
         Ok(())
     }
 }
+
+/// A value as far as it was read. Who has to wait for a page of a long one goes on at that page, and not at the first again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadSoFar {
+    bytes: Vec<u8>,
+    /// What is left of a long one.
+    rest: Option<Chain>,
+}
+
+impl Value<'_> {
+    /// Begins to read the value: what is within its leaf.
+    pub fn begin(self) -> ReadSoFar {
+        match self {
+            Value::Inline(bytes) => ReadSoFar { bytes: bytes.to_vec(), rest: None },
+            Value::Chain(chain) => ReadSoFar { bytes: Vec::new(), rest: Some(chain) },
+        }
+    }
+}
+
+impl ReadSoFar {
+    /// Reads on to the value's end; to be called again when the page of a `Miss` is in memory. The tree is not to be changed meanwhile.
+    pub fn read_on<P: ReadPages>(&mut self, pages: &P) -> Result<(), PageFault> {
+        match &mut self.rest {
+            Some(chain) => overflow::read_on(pages, chain, &mut self.bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// What was read.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeSet;
+
+    use storage::{PageBytes, PageMap};
+
+    use super::*;
+    use crate::TreeRoot;
+
+    /// Pages of which each is missing at the first look.
+    struct Late<'p> {
+        pages: &'p PageMap,
+        read: RefCell<BTreeSet<PageNo>>,
+        looks: Cell<usize>,
+    }
+
+    impl ReadPages for Late<'_> {
+        fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
+            self.looks.set(self.looks.get() + 1);
+            if self.read.borrow_mut().insert(no) { Err(PageFault::Miss(no)) } else { self.pages.page(no) }
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_read_on_where_a_page_was_missing() {
+        let (mut pages, mut root) = (PageMap::new_empty(), TreeRoot::default());
+        let value: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
+        crate::put(&mut pages, &mut root, b"key", &value).expect("in memory");
+        let found = crate::get(&pages, root, b"key").expect("in memory").expect("just put");
+        let late = Late { pages: &pages, read: RefCell::default(), looks: Cell::new(0) };
+        let (mut so_far, mut misses) = (found.begin(), 0);
+        while let Err(fault) = so_far.read_on(&late) {
+            assert!(matches!(fault, PageFault::Miss(_)));
+            misses += 1;
+        }
+        assert_eq!(so_far.into_bytes(), value);
+        let count = value.len().div_ceil(overflow::PAYLOAD_LEN);
+        assert_eq!((misses, late.looks.get()), (count, 2 * count));
+        assert_eq!(Value::Inline(b"short").begin().into_bytes(), b"short");
+    }
+}

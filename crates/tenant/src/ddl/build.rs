@@ -218,6 +218,9 @@ fn duplicate(ddl: &Ddl<'_>, table: &Table, index: &Index, bytes: &[u8]) -> SqlEr
         .with_constraint(index.name.as_str())
 }
 
+/// Bytes of rows that a build for a replay gathers in one turn, but for the last row.
+const TURN_BYTES: usize = 1 << 20;
+
 /// Why a build could not be done again.
 pub(crate) enum BuildFailed {
     /// A page cannot be read.
@@ -249,8 +252,7 @@ impl Tenant {
         let source = from.unwrap_or(table.tree);
         let mut filling = Filling::new(self.next_tree());
         let mut cursor = Cursor::new(self.trees.root(source), Seek::Start);
-        let mut last: Option<Key> = None;
-        let (mut count, mut reads) = (0, RepeatedReads::default());
+        let (mut count, mut gathered, mut reads) = (0, 0, RepeatedReads::default());
         while !filling.is_whole() {
             let row = match cursor.next(&self.pages) {
                 Ok(None) => {
@@ -258,22 +260,25 @@ impl Tenant {
                     self.settle_filling(&mut filling).await?;
                     continue;
                 }
-                Ok(Some(entry)) => match entry.value.read(&self.pages) {
-                    Ok(bytes) => Ok((Key::from_slice(entry.key), bytes.into_owned())),
-                    Err(fault) => Err(fault),
-                },
+                Ok(Some(entry)) => Ok((Key::from_slice(entry.key), entry.value.begin())),
                 Err(fault) => Err(fault),
             };
-            let (key, bytes) = match row {
+            let (key, mut row) = match row {
                 Ok(row) => row,
                 Err(fault) => {
                     self.load_fault(fault, &mut reads).await.map_err(BuildFailed::Open)?;
-                    // The cursor may have moved past a row whose overflow pages were missing.
-                    cursor.seek(last.as_ref().map_or(Seek::Start, |key| Seek::After(key)));
                     continue;
                 }
             };
-            (count, reads) = (count + 1, RepeatedReads::default());
+            reads = RepeatedReads::default();
+            // A long row is gone through once, and not from its first page again at each that is missing.
+            while let Err(fault) = row.read_on(&self.pages) {
+                self.load_fault(fault, &mut reads).await.map_err(BuildFailed::Open)?;
+                reads = RepeatedReads::default();
+            }
+            let bytes = row.into_bytes();
+            count += 1;
+            gathered += bytes.len();
             let (entry, value) = match build {
                 Build::Index { index, .. } => {
                     let index = table.index(*index).ok_or(BuildFailed::Rows)?;
@@ -288,11 +293,11 @@ impl Tenant {
             filling.add(entry, value).map_err(|_| BuildFailed::Rows)?;
             if filling.is_full() {
                 self.settle_filling(&mut filling).await?;
-            } else if count % u64::from(TURN_STEPS) == 0 {
+            } else if count % u64::from(TURN_STEPS) == 0 || gathered >= TURN_BYTES {
+                gathered = 0;
                 self.shed();
                 yield_now().await;
             }
-            last = Some(key);
         }
         let filled = filling.finish(self);
         self.rename_tree(filled, build.tree());
