@@ -59,6 +59,11 @@ impl RecordBatch {
     pub fn split_off(&mut self, len: usize, rest: &mut RecordBatch) {
         assert!(self.ends.last().is_none_or(|(_, end)| *end <= len), "a whole record is left over");
         assert!(rest.bytes.is_empty() && rest.ends.is_empty(), "the rest begins a batch");
+        if len == 0 {
+            // A change that is longer than batches is passed on many times.
+            std::mem::swap(&mut self.bytes, &mut rest.bytes);
+            return;
+        }
         rest.bytes.extend_from_slice(&self.bytes[len..]);
         self.bytes.truncate(len);
     }
@@ -75,8 +80,7 @@ impl RecordBatch {
     /// If this batch is not empty, or a record ends.
     pub fn begin_with(&mut self, beginning: &mut RecordBatch) {
         assert!(self.bytes.is_empty() && self.ends.is_empty() && beginning.ends.is_empty());
-        self.bytes.extend_from_slice(&beginning.bytes);
-        beginning.bytes.clear();
+        std::mem::swap(&mut self.bytes, &mut beginning.bytes);
     }
 }
 
@@ -220,5 +224,27 @@ impl Window {
         self.len = read.map_err(RedoError::io(&file.path, "reading a group"))?;
         (self.file, self.offset) = (place.file, place.offset);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_longer_than_batches_is_not_copied_from_one_to_the_next() {
+        let (mut batch, mut rest) = (RecordBatch::default(), RecordBatch::default());
+        batch.push(CommitNo(1), &[7; 1000], false);
+        let bytes = batch.bytes().as_ptr();
+        for _ in 0..3 {
+            batch.split_off(0, &mut rest);
+            assert!(batch.bytes().is_empty());
+            batch.begin_with(&mut rest);
+            assert!(rest.bytes().is_empty());
+            assert_eq!((batch.bytes().as_ptr(), batch.bytes().len()), (bytes, 1000));
+        }
+        batch.push(CommitNo(1), &[8; 10], true);
+        batch.split_off(1010, &mut rest);
+        assert_eq!((batch.bytes().len(), rest.bytes().len()), (1010, 0));
     }
 }
