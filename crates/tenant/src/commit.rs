@@ -569,10 +569,15 @@ impl Tenant {
         self.pages.given_back()
     }
 
-    /// The page that the next dropped tree needs cannot be read: its pages are kept.
-    pub fn reclaim_failed(&mut self) {
-        if let Some((tree, state)) = self.garbage.pop() {
-            self.spoiled.push((tree, state));
+    /// The dropped tree whose pages [`Tenant::reclaim`] releases next.
+    pub fn next_to_reclaim(&self) -> Option<TreeId> {
+        self.garbage.last().map(|(tree, _)| *tree)
+    }
+
+    /// A page that this dropped tree needs cannot be read: its pages are kept. Others may have been dropped since it was asked for.
+    pub fn reclaim_failed(&mut self, tree: TreeId) {
+        if let Some(at) = self.garbage.iter().rposition(|(other, _)| *other == tree) {
+            self.spoiled.push(self.garbage.remove(at));
         }
     }
 

@@ -598,3 +598,36 @@ fn a_primary_key_is_replaced_in_one_transaction() {
     while fixture.tenant.reclaim(100).unwrap() {}
     assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
 }
+
+#[test]
+fn of_dropped_trees_the_one_that_cannot_be_read_is_given_up() {
+    let mut fixture = Fixture::on_disk(93);
+    let tables = ["a", "b"].map(|name| {
+        let table = fixture.create(name, &[("id", PgType::Int4), ("v", PgType::Text)], 1);
+        for id in 0..20 {
+            fixture.insert(table, vec![int(id), text(&"v".repeat(1000))]).unwrap();
+        }
+        table
+    });
+    let trees = tables.map(|table| fixture.table(table).tree);
+    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+    env::block_on(&fixture.world.as_ref().unwrap().env(), checkpoint.run()).unwrap();
+    assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    fixture.tenant.evict_all();
+    let drop_table = |fixture: &mut Fixture, table: Oid| {
+        let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+        let dropped = fixture.run_reading(&mut txn, |view| {
+            view.ddl()?.drop_relations(&[table], Behavior::Restrict).map(drop)
+        });
+        dropped.unwrap();
+        fixture.commit(txn).unwrap();
+    };
+    drop_table(&mut fixture, tables[0]);
+    assert!(matches!(fixture.tenant.reclaim(1000), Err(Interrupt::Miss(_))));
+    let asked = fixture.tenant.next_to_reclaim().expect("its pages are on disk");
+    // Another one is dropped while the page is read, which fails.
+    drop_table(&mut fixture, tables[1]);
+    fixture.tenant.reclaim_failed(asked);
+    let kept: Vec<base::TreeId> = fixture.tenant.spoiled.iter().map(|(tree, _)| *tree).collect();
+    assert_eq!((kept, fixture.tenant.next_to_reclaim()), (vec![trees[0]], Some(trees[1])));
+}

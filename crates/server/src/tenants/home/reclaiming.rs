@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::Nanos;
+use base::{Nanos, TreeId};
 use tenant::{Interrupt, PageRequest};
 
 use super::Home;
@@ -15,8 +15,8 @@ const RECLAIM_PAGES_A_TURN: usize = 256;
 enum Reclaim {
     Done,
     More,
-    /// This page has to be read first.
-    Page(PageRequest),
+    /// A page of this tree has to be read first.
+    Page(TreeId, PageRequest),
 }
 
 impl Home {
@@ -37,9 +37,9 @@ impl Home {
                 Reclaim::Done => return true,
                 _ if env::now() >= until => return false,
                 Reclaim::More => yield_now().await,
-                Reclaim::Page(request) => {
+                Reclaim::Page(tree, request) => {
                     if self.load_page(request).await.is_err() {
-                        self.cell.with(|state| state.tenant.as_mut().map(|tenant| tenant.reclaim_failed()));
+                        self.with_tenant(|tenant| tenant.reclaim_failed(tree));
                     }
                 }
             }
@@ -50,7 +50,9 @@ impl Home {
         let step = self.cell.with(|state| match &mut state.tenant {
             Some(tenant) => match tenant.reclaim(RECLAIM_PAGES_A_TURN) {
                 Err(Interrupt::Miss(page)) => {
-                    tenant.page_to_reclaim(page).map(|request| (true, request)).map_err(Interrupt::Error)
+                    let tree = tenant.next_to_reclaim().expect("it misses a page");
+                    let request = tenant.page_to_reclaim(page).map_err(Interrupt::Error);
+                    request.map(|request| (true, request.map(|request| (tree, request))))
                 }
                 other => other.map(|more| (more, None)),
             },
@@ -59,7 +61,7 @@ impl Home {
         match step {
             Ok((false, _)) => Reclaim::Done,
             Ok((true, None)) => Reclaim::More,
-            Ok((true, Some(request))) => Reclaim::Page(request),
+            Ok((true, Some((tree, request)))) => Reclaim::Page(tree, request),
             Err(interrupt) => {
                 let error = interrupt.into_error().expect("releasing pages waits for nobody");
                 tracing::error!(
