@@ -273,3 +273,28 @@ fn what_a_failed_block_had_set_is_gone_at_once() {
     bench.run(&mut session, "ROLLBACK TO a; SET application_name = 'after'; COMMIT");
     assert_eq!(session.application_name(), "after");
 }
+
+#[test]
+fn a_commit_is_waited_for_as_its_transaction_says() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (id int)");
+    for (of_session, within, waits) in [
+        ("on", "SELECT 1", true),
+        ("on", "SET LOCAL synchronous_commit = off", false),
+        ("on", "SET synchronous_commit = off", false),
+        ("off", "SELECT 1", false),
+        ("off", "SET LOCAL synchronous_commit = on", true),
+        (
+            "off",
+            "SET LOCAL synchronous_commit = on; SAVEPOINT a; SET synchronous_commit = off; ROLLBACK TO a",
+            true,
+        ),
+    ] {
+        bench.run(&mut session, &format!("SET synchronous_commit = {of_session}"));
+        bench.run(&mut session, &format!("BEGIN; {within}; INSERT INTO t VALUES (1)"));
+        let before = session.observed();
+        bench.run(&mut session, "COMMIT");
+        assert_eq!(session.observed() > before, waits, "{of_session}: {within}");
+    }
+}

@@ -259,9 +259,11 @@ impl Session {
         let Open { txn, portals, .. } = *open;
         let host = &*self.start.host;
         let outcome = home.tenant.commit_giving_way(txn, home.redo, &|| host.give_way());
+        // Before what was SET LOCAL ends: how a transaction commits is its own.
+        let is_synchronous = self.settings.borrow().digest().synchronous_commit;
         self.end_of_transaction(outcome.is_ok(), portals);
         let committed = outcome?;
-        if committed.commit.is_none() || self.settings.borrow().digest().synchronous_commit {
+        if committed.commit.is_none() || is_synchronous {
             self.observe(committed.wait_for);
         }
         Ok(())
