@@ -440,6 +440,28 @@ fn what_is_missed_while_the_server_held_a_tenant_up_is_the_systems_doing() {
     assert_eq!(cause_of(15 * MS), Some(Cause::Neighbour));
 }
 
+#[test]
+fn what_is_missed_is_priced_as_it_was_promised() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    let set = |reserved, penalty_micros, at| {
+        meters.set_terms(id(0), CpuTerms { penalty_micros, ..terms(reserved) }, Nanos(at));
+    };
+    let mut row_at = |end| {
+        let row = collect(&mut audit, end)[0];
+        (row.missed / MS, row.owed_micros)
+    };
+    set(500, 2_000_000, 0);
+    feed.tasks(id(0), 1, Nanos(0));
+    set(500, 0, 750 * MS);
+    assert_eq!(row_at(SECOND), (500, 750_000), "three quarters of it at 2, the rest at nothing");
+    // A time in which nothing is promised has no price.
+    set(0, 0, SECOND);
+    set(500, 2_000_000, 1900 * MS);
+    assert_eq!(row_at(2 * SECOND), (50, 100_000));
+}
+
 /// A tenant with a limit that is its reservation, half a core, with a task all the time; what it was given each second, from its beginning.
 fn missed_of(given: &[u64]) -> Vec<(u64, u64)> {
     missed_where(true, given)

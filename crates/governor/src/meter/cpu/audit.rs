@@ -264,7 +264,11 @@ impl Record {
         let from = std::mem::replace(&mut self.from, now).min(now);
         let before = std::mem::replace(&mut self.demand, demand.clone());
         self.meter.tally.begin_row(now);
-        let promised = to_nanos(std::mem::take(&mut in_force.promised));
+        let promised = std::mem::take(&mut in_force.promised);
+        // Of several prices each counts for what was promised at it.
+        let price = std::mem::take(&mut in_force.priced).checked_div(promised).unwrap_or(0);
+        let price = u64::try_from(price).unwrap_or(u64::MAX);
+        let promised = to_nanos(promised);
         let allowed = to_nanos(std::mem::take(&mut in_force.allowed));
         let unlimited = std::mem::take(&mut in_force.unlimited);
         let held_up = std::mem::take(&mut in_force.held_up);
@@ -310,7 +314,7 @@ impl Record {
                 missed => Some(demand.cause(&before, terms, cores, now - from, missed)),
             },
             delays: None,
-            owed_micros: LedgerRow::price(Resource::Cpu, missed, terms.penalty_micros),
+            owed_micros: LedgerRow::price(Resource::Cpu, missed, price),
         })
     }
 }

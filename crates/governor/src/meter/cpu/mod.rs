@@ -71,6 +71,8 @@ struct InForce {
     since: Nanos,
     /// Up to `since`, as is the rest.
     promised: MilliCoreNanos,
+    /// That, each part times the price it had then.
+    priced: u128,
     allowed: MilliCoreNanos,
     /// Time without a limit.
     unlimited: Nanos,
@@ -87,6 +89,7 @@ impl InForce {
             began: since,
             since,
             promised: 0,
+            priced: 0,
             allowed: 0,
             unlimited: Nanos(0),
             held_up: Nanos(0),
@@ -98,7 +101,9 @@ impl InForce {
     fn advance(&mut self, now: Nanos) {
         let time = now - self.since;
         self.since = now;
-        self.promised += milli_core_nanos(self.terms.reserved, time);
+        let promised = milli_core_nanos(self.terms.reserved, time);
+        self.promised += promised;
+        self.priced += promised * u128::from(self.terms.penalty_micros);
         match self.terms.max {
             Some(max) => self.allowed += milli_core_nanos(max, time),
             None => self.unlimited += time,
