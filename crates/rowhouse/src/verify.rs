@@ -53,6 +53,8 @@ pub(crate) enum VerifyError {
     /// There is nothing to check, or it is in use.
     Place(PlaceError),
     Listing(PathBuf, std::io::Error),
+    /// No defect was found, and so many tenants were not checked with their redo.
+    Unchecked(usize),
     /// Checked, and not clean: this many defects.
     Damaged(usize),
 }
@@ -62,6 +64,12 @@ impl fmt::Display for VerifyError {
         match self {
             VerifyError::Place(error) => error.fmt(f),
             VerifyError::Listing(dir, error) => write!(f, "cannot list {}: {error}", dir.display()),
+            VerifyError::Unchecked(tenants) => {
+                write!(
+                    f,
+                    "{tenants} tenant(s) not checked with their redo: see to TMPDIR, for temporary files"
+                )
+            }
             VerifyError::Damaged(1) => f.write_str("1 defect"),
             VerifyError::Damaged(defects) => write!(f, "{defects} defects"),
         }
@@ -109,6 +117,8 @@ struct Report {
     tenants: Vec<TenantOutcome>,
     /// Files of tenants whose making was cut short; the next start removes them.
     unmade: Vec<PathBuf>,
+    /// Tenants that were not checked as the next start would find them, for want of a temporary file or of room in it.
+    unchecked: Vec<Defect>,
     defects: Vec<Defect>,
 }
 
@@ -134,7 +144,11 @@ fn tell(report: &Report, json: bool) -> Result<(), VerifyError> {
     } else {
         print(report);
     }
-    if report.clean { Ok(()) } else { Err(VerifyError::Damaged(report.defects.len())) }
+    match (report.defects.len(), report.unchecked.len()) {
+        (0, 0) => Ok(()),
+        (0, unchecked) => Err(VerifyError::Unchecked(unchecked)),
+        (defects, _) => Err(VerifyError::Damaged(defects)),
+    }
 }
 
 /// Checks a backup: that it is a whole one, then what any data file is checked for.
@@ -190,7 +204,7 @@ fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
         report.tenants.push(outcome);
     }
     bar.finish_and_clear();
-    report.clean = report.defects.is_empty();
+    report.clean = report.defects.is_empty() && report.unchecked.is_empty();
     Ok(report)
 }
 
@@ -351,7 +365,10 @@ impl Check<'_> {
                     self.defect(path, None, format!("with the redo log replayed: {what}"));
                 }
             }
-            Err(what) => self.defect(path, None, what),
+            Err(Unreplayed::Damaged(what)) => self.defect(path, None, what),
+            Err(Unreplayed::NoScratch(what)) => {
+                self.report.unchecked.push(Defect { file: path.to_owned(), offset: None, what });
+            }
         }
     }
 
@@ -364,11 +381,18 @@ impl Check<'_> {
     }
 }
 
+/// Why a tenant was not looked at as the next start would find it.
+enum Unreplayed {
+    /// There is no temporary file, or no room in it: that says nothing of the tenant.
+    NoScratch(String),
+    Damaged(String),
+}
+
 /// The tenant as the next start would find it, in a root beside the file's.
-fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Result<Tenant, String> {
+fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Result<Tenant, Unreplayed> {
     let failed =
         |error: &dyn fmt::Display| format!("the redo log cannot be replayed beside the file: {error}");
-    let over = scratch::over(env, path).map_err(|error| failed(&error))?;
+    let over = scratch::over(env, path).map_err(|error| Unreplayed::NoScratch(failed(&error)))?;
     let replay = async {
         let mut tenant = Tenant::open(&over, path, id).await?;
         tenant.charge_to(&MemoryBudget::new(REPLAY_MEMORY, 0, 1));
@@ -381,7 +405,10 @@ fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Result<Te
         drop(tenant);
         Tenant::open_to_read(&over, path, id).await
     };
-    env::block_on(&over, Box::pin(replay)).map_err(|error: OpenError| failed(&error))
+    env::block_on(&over, Box::pin(replay)).map_err(|error: OpenError| match error.is_full_disk() {
+        true => Unreplayed::NoScratch(failed(&error)),
+        false => Unreplayed::Damaged(failed(&error)),
+    })
 }
 
 fn print(report: &Report) {
@@ -419,7 +446,17 @@ fn print(report: &Report) {
             None => println!("  DEFECT {}: {}", defect.file.display(), defect.what),
         }
     }
-    println!("{}", if report.clean { "clean" } else { "damaged" });
+    for unchecked in &report.unchecked {
+        println!("  NOT CHECKED {}: {}", unchecked.file.display(), unchecked.what);
+    }
+    println!(
+        "{}",
+        match (report.clean, report.defects.is_empty()) {
+            (true, _) => "clean",
+            (false, true) => "not all was checked",
+            (false, false) => "damaged",
+        }
+    );
 }
 
 #[cfg(test)]

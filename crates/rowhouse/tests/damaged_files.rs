@@ -340,3 +340,21 @@ fn a_damaged_catalogue_of_tenants_keeps_the_server_from_starting() {
     server.restart();
     run(async { assert_rows(&server, "acme").await });
 }
+
+/// Nothing is known of it then, least of all that it is damaged.
+#[test]
+fn a_tenant_that_is_not_replayed_for_want_of_a_temporary_file_is_not_called_damaged() {
+    let mut server = Server::with_acme();
+    run(async {
+        let made = "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)";
+        server.owner("acme").await.batch_execute(made).await.expect("a table");
+    });
+    server.kill();
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    let verify = verify.args(["verify", "--data"]).arg(server.data());
+    let found = verify.env("TMPDIR", server.data().join("nowhere")).output().expect("the binary can be run");
+    let told = said(&found);
+    assert_eq!(found.status.code(), Some(1), "{told}");
+    assert!(told.contains("NOT CHECKED") && told.contains("TMPDIR"), "{told}");
+    assert!(!told.contains("DEFECT") && !told.contains("damaged"), "{told}");
+}
