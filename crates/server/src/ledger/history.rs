@@ -7,7 +7,7 @@
 //! | n | a [`RollUpBlock`], as it encodes itself |
 //!
 //! A file is named for its day since 1970, `020778.rollup`. Blocks are appended, one a minute at most, and are durable then; a crash loses
-//! the minute that was not over, and a block cut short by it ends its file. The thread of the ledger writes; analytical threads read,
+//! the minute that was not over, and a block cut short by it ends its file; one that rotted is left out alone. The thread of the ledger writes; analytical threads read,
 //! without a lock: what is being appended meanwhile is not whole yet and is left out. A file is read in pieces, block by block: with thousands of tenants that are never idle a day has
 //! more than there is memory for.
 
@@ -223,7 +223,7 @@ impl History {
         })
     }
 
-    /// The blocks of a day that are whole; what is damaged ends the file. `None` if there is none: it was dropped meanwhile.
+    /// The blocks of a day that are whole; what is damaged ends the file, unless a whole block follows. `None` if there is none: it was dropped meanwhile.
     fn blocks(&self, day: u32) -> io::Result<Option<Blocks>> {
         self.volumes()?;
         let file = match self.disk.open(&self.path(day), OpenMode::Read, false) {
@@ -232,7 +232,8 @@ impl History {
         };
         let len = file.len()?;
         let volumes = self.volumes.clone();
-        Ok(Some(Blocks { file, len, read: 0, pieces: Vec::new(), begin: 0, whole_len: 0, volumes }))
+        let pieces = Vec::new();
+        Ok(Some(Blocks { file, len, read: 0, pieces, begin: 0, whole_len: 0, rotten: 0, volumes }))
     }
 }
 
@@ -280,6 +281,8 @@ struct Blocks {
     begin: usize,
     /// Bytes of the blocks so far.
     whole_len: u64,
+    /// Blocks among them that are damaged and were left out.
+    rotten: u64,
     volumes: Arc<io::Result<VolumeNumbers>>,
 }
 
@@ -347,7 +350,14 @@ impl Blocks {
         }
         let encoded = &self.pieces[self.begin + HEAD_LEN..][..len];
         if crc32c::crc32c(encoded) != checksum {
-            return Ok(None);
+            // A crash leaves nothing behind what it cut short.
+            if !self.is_whole_behind(HEAD_LEN + len)? {
+                return Ok(None);
+            }
+            self.begin += HEAD_LEN + len;
+            self.whole_len += (HEAD_LEN + len) as u64;
+            self.rotten += 1;
+            return self.next_block();
         }
         let Ok(block) = RollUpBlock::decode(encoded) else { return Ok(None) };
         self.begin += HEAD_LEN + len;
@@ -356,6 +366,23 @@ impl Blocks {
             Ok(volumes) => volumes.of_files(block),
             Err(_) => block,
         }))
+    }
+
+    /// Whether a block begins so many bytes further on that is whole. Of nothing but zeros there is none.
+    fn is_whole_behind(&mut self, bytes: usize) -> io::Result<bool> {
+        if !self.fill(bytes + HEAD_LEN)? {
+            return Ok(false);
+        }
+        let number = |at: usize| {
+            let bytes = &self.pieces[self.begin + bytes + at..][..4];
+            u32::from_le_bytes(bytes.try_into().expect("four bytes"))
+        };
+        let (len, checksum) = (number(0) as usize, number(4));
+        if len == 0 || !self.fill(bytes + HEAD_LEN + len)? {
+            return Ok(false);
+        }
+        let encoded = &self.pieces[self.begin + bytes + HEAD_LEN..][..len];
+        Ok(crc32c::crc32c(encoded) == checksum)
     }
 }
 
@@ -387,6 +414,10 @@ impl HistoryWriter {
             let mut resolution = 1;
             for block in blocks.by_ref() {
                 resolution = block?.rows.iter().map(|row| row.minutes).fold(resolution, u32::max);
+            }
+            if blocks.rotten > 0 {
+                let (file, blocks) = (history.path(day), blocks.rotten);
+                tracing::warn!(file = %file.display(), blocks, "damaged minutes of the ledger are left out");
             }
             segments.push(Segment { day, resolution, bytes: ByteCount(blocks.whole_len) });
         }
@@ -608,6 +639,35 @@ pub(super) mod tests {
         bytes[whole + 9] ^= 1;
         env.disk.write_small_atomic(&path, &bytes, 0o600).unwrap();
         assert_eq!(given(&history).len(), 2);
+    }
+
+    #[test]
+    fn a_minute_that_rotted_takes_no_other_with_it() {
+        let world = World::new(11);
+        let env = world.env();
+        let history = History::new(env.disk.clone(), Path::new("/data"));
+        let mut writer = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        let (first, path) = (DAY * MINUTES_A_DAY, history.path(DAY));
+        let mut lens = vec![0];
+        for minute in first..first + 4 {
+            writer.append(&block(minute, 1), WallMinute(minute)).unwrap();
+            lens.push(env.disk.read_small(&path).unwrap().len());
+        }
+        // A byte of the second one's rows.
+        let mut bytes = env.disk.read_small(&path).unwrap();
+        bytes[lens[1] + HEAD_LEN + 1] ^= 1;
+        env.disk.write_small_atomic(&path, &bytes, 0o600).unwrap();
+        let minutes = || given(&history).iter().map(|(minute, _)| minute - first).collect::<Vec<_>>();
+        assert_eq!(minutes(), [0, 2, 3]);
+        let mut writer = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        writer.append(&block(first + 4, 1), WallMinute(first + 4)).unwrap();
+        assert_eq!(minutes(), [0, 2, 3, 4], "a start cuts nothing off that is whole");
+        // A crash that left zeros behind half a block.
+        let mut bytes = env.disk.read_small(&path).unwrap();
+        bytes[lens[3] + HEAD_LEN + 1..].fill(0);
+        bytes.resize(bytes.len() + 100, 0);
+        env.disk.write_small_atomic(&path, &bytes, 0o600).unwrap();
+        assert_eq!(minutes(), [0, 2]);
     }
 
     #[test]
