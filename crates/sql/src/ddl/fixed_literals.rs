@@ -38,9 +38,9 @@ pub(super) fn fixed(
     let (Ok(meant), Ok(nowhere)) = (bind(&expr, format), Offset::from_seconds(NOWHERE)) else {
         return Ok(expr);
     };
-    let elsewhere = FormatContext {
+    let elsewhere = |date_order: DateOrder| FormatContext {
         time_zone: TimeZone::fixed(nowhere),
-        date_order: if format.date_order == DateOrder::Dmy { DateOrder::Mdy } else { DateOrder::Dmy },
+        date_order,
         interval_style: match format.interval_style {
             IntervalStyle::SqlStandard => IntervalStyle::Postgres,
             _ => IntervalStyle::SqlStandard,
@@ -48,21 +48,25 @@ pub(super) fn fixed(
         now: format.now.saturating_add(LATER),
         ..format.clone()
     };
+    // Where candidates are compared: all literals are some there, while those not yet exchanged may be none in another order.
+    let nearby = elsewhere(format.date_order);
+    let everywhere = [DateOrder::Mdy, DateOrder::Dmy, DateOrder::Ymd].map(elsewhere);
     let means_it = |expr: &Expr, format: &FormatContext| bind(expr, format).is_ok_and(|bound| bound == meant);
+    let is_fixed = |expr: &Expr| everywhere.iter().all(|format| means_it(expr, format));
     let count = strings(&mut expr, &mut |_| ());
     let mut left: Vec<Range<usize>> = match count {
         ..=FEW => (0..count).rev().map(|at| at..at + 1).collect(),
         _ => std::iter::once(0..count).collect(),
     };
     let mut reads = 0;
-    while !means_it(&expr, &elsewhere) {
+    while !is_fixed(&expr) {
         let Some(range) = left.pop() else { break };
         if reads > READS_MAX {
             return Err(SqlError::unsupported(
                 "so many literals, some of them dates or times, in what is kept",
             ));
         }
-        reads += count * (1 + 2 * TYPES.len());
+        reads += count * (everywhere.len() + 2 * TYPES.len());
         let mut found: Option<(Expr, BoundExpr)> = None;
         let mut changes_any = false;
         for ty in TYPES {
@@ -71,7 +75,7 @@ pub(super) fn fixed(
                 continue;
             }
             changes_any = true;
-            let Ok(bound) = bind(&candidate, &elsewhere) else { continue };
+            let Ok(bound) = bind(&candidate, &nearby) else { continue };
             // The shortest that is as good as the one that says most.
             if means_it(&candidate, format) && found.as_ref().is_none_or(|(_, best)| *best == bound) {
                 found = Some((candidate, bound));

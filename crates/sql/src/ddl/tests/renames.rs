@@ -138,3 +138,15 @@ fn a_literal_of_a_time_means_what_it_meant_where_it_was_written() {
         "{check}"
     );
 }
+
+#[test]
+fn a_literal_of_a_date_means_what_it_meant_whatever_comes_first_in_dates() {
+    // Neither is a date where the month comes first.
+    let two = "set datestyle = 'ISO, DMY'; create table t (day date check (day between '13/01/2020' and '31/12/2020'));
+               set datestyle = 'ISO, MDY'; insert into t values ('2020-06-01')";
+    assert_eq!(rows(two, "select day from t"), ["2020-06-01"]);
+    // It is the same one where the day does, but not where the year does.
+    let one = "set datestyle = 'ISO, MDY'; create table t (id int, day date default '05/05/06');
+               set datestyle = 'ISO, YMD'; insert into t values (1)";
+    assert_eq!(rows(one, "select day from t"), ["2006-05-05"]);
+}
