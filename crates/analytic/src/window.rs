@@ -23,7 +23,7 @@ use crate::binder::Binder;
 use crate::error::Planned;
 use crate::lazily::where_filtered;
 use crate::prepare::{Place, plain_args, system_name};
-use crate::translate::{Translator, Typed, bare, cast_to, key};
+use crate::translate::{Translator, Typed, bare, cast_to, is_null_literal, key};
 use crate::unordered_aggregate::unordered;
 use crate::value;
 
@@ -69,6 +69,39 @@ const NAMED: &[&str] = &[
     "last_value",
     "nth_value",
 ];
+
+impl WindowCall {
+    /// Of `lag` and `lead` with a default that differs by row, which DataFusion does not take: the value that is found, and true where a row is.
+    fn without_default(&self) -> Option<[WindowCall; 2]> {
+        let (Function::Named("lag" | "lead"), [value, offset, default]) = (&self.function, &self.args[..])
+        else {
+            return None;
+        };
+        if matches!(default.kind, ExprKind::Const(_) | ExprKind::Param(_)) {
+            return None;
+        }
+        let of = |arg: BoundExpr| WindowCall { ty: arg.ty, args: vec![arg, offset.clone()], ..self.clone() };
+        Some([of(value.clone()), of(BoundExpr::constant(Datum::Bool(true), PgType::Bool))])
+    }
+}
+
+/// What is found, or where there is no row the default of `call`, that of the row that it stands at.
+fn or_default(
+    translator: &mut Translator<'_, '_>,
+    call: &WindowCall,
+    found: Typed,
+    is_there: Typed,
+) -> SqlResult<Typed> {
+    if is_null_literal(&is_there.expr) {
+        // It looks nowhere.
+        return Ok(found);
+    }
+    let default = translator.translate(&call.args[2])?;
+    let (mut both, arrow) = translator.unify(vec![found, default], call.ty)?;
+    let (default, found) = (both.pop().expect("two"), both.pop().expect("two"));
+    let expr = datafusion::logical_expr::when(is_there.expr.is_null(), default).otherwise(found).planned()?;
+    Ok(Typed { expr, ty: call.ty, arrow })
+}
 
 type Bind<'x> = &'x dyn Fn(&ast::Expr) -> SqlResult<BoundExpr>;
 
@@ -334,29 +367,44 @@ impl Binder<'_> {
         let mut exprs = Vec::new();
         let mut results = Vec::new();
         for call in calls {
-            let wanted = value::arrow_type(call.ty, TypeMod::NONE);
-            let Some((expr, arrow)) = self.window_expr(translator, call)? else {
-                let null = ScalarValue::try_from(&wanted).map_err(crate::error::sql_error)?;
-                results.push(Typed { expr: Expr::Literal(null, None), ty: call.ty, arrow: wanted });
-                continue;
-            };
-            // The plan names its columns by the expressions, and takes no aliases; the same call twice is one column.
-            let typed =
-                Typed { expr: Expr::Column(bare(expr.schema_name().to_string())), ty: call.ty, arrow };
-            results.push(if typed.arrow == DataType::UInt64 {
-                Typed { expr: cast_to(typed, &wanted), ty: call.ty, arrow: wanted }
-            } else {
-                typed
+            results.push(match call.without_default() {
+                Some([found, is_there]) => {
+                    let found = self.window_value(translator, &found, &mut exprs)?;
+                    let is_there = self.window_value(translator, &is_there, &mut exprs)?;
+                    or_default(translator, call, found, is_there)?
+                }
+                None => self.window_value(translator, call, &mut exprs)?,
             });
-            if !exprs.contains(&expr) {
-                exprs.push(expr);
-            }
         }
         if !exprs.is_empty() {
             let plan = std::mem::replace(&mut translator.plan, crate::binder::empty());
             translator.plan = LogicalPlanBuilder::window_plan(plan, exprs).planned()?;
         }
         Ok(results)
+    }
+
+    /// The value of `call` in a plan that computes `exprs`, among which it is put.
+    fn window_value(
+        &self,
+        translator: &mut Translator<'_, '_>,
+        call: &WindowCall,
+        exprs: &mut Vec<Expr>,
+    ) -> SqlResult<Typed> {
+        let wanted = value::arrow_type(call.ty, TypeMod::NONE);
+        let Some((expr, arrow)) = self.window_expr(translator, call)? else {
+            let null = ScalarValue::try_from(&wanted).map_err(crate::error::sql_error)?;
+            return Ok(Typed { expr: Expr::Literal(null, None), ty: call.ty, arrow: wanted });
+        };
+        // The plan names its columns by the expressions, and takes no aliases; the same call twice is one column.
+        let typed = Typed { expr: Expr::Column(bare(expr.schema_name().to_string())), ty: call.ty, arrow };
+        if !exprs.contains(&expr) {
+            exprs.push(expr);
+        }
+        Ok(if typed.arrow == DataType::UInt64 {
+            Typed { expr: cast_to(typed, &wanted), ty: call.ty, arrow: wanted }
+        } else {
+            typed
+        })
     }
 
     /// The function over its window; `None` if it is NULL for every row.

@@ -71,6 +71,8 @@ select array_agg(n) from (select count(*) filter (where x > 4) over (order by id
 select array_agg(n) from (select count(*) over (order by x range between 10 preceding and 1 preceding) as n from (values (1), (2), (3), (50)) v(x) order by n) s;
 select n, count(*) from (select count(*) over (partition by g / 3 order by g rows between 1 preceding and current row) as n from generate_series(1, 30000) as g) s group by n order by n;
 select sum(count(*)) over (), m from child group by m order by m;
+select id, lag(id, 1, id * 10) over (order by id), lead(name, 2, name || '!') over (order by id), lag(price, 1, id) over (order by id desc) from parent where id < 4 order by id;
+select id, lag(price, 1, -1 * id) over (order by id), lag(id, null, id) over (order by id), lead(id, 0, id + 100) over (order by id), lag(id, -1, id + 100) over (order by id) from parent where id between 6 and 8 order by id;
 select p.name, count(*) from parent p join child c on c.parent_id = p.id group by p.name having count(*) > 6 order by 2 desc, 1;
 select g.k, v.x, count(*) from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x order by g.k, v.x;
 select g.k, v.x, count(*) from (select k, max(y) as y from (values (1, 7), (1, 8), (2, 9)) t(k, y) group by k) g join (values (1, 'c'), (1, 'a'), (1, 'b'), (2, 'a')) v(k, x) on v.k = g.k group by g.k, v.x order by g.k, v.x desc;

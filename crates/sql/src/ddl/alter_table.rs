@@ -368,7 +368,9 @@ fn rules_out_null(condition: &ast::Expr, column: &str) -> bool {
     while let Some(part) = parts.pop() {
         match part {
             ast::Expr::Nested(inner) => parts.push(inner),
-            ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, right } => parts.extend([&**left, &**right]),
+            ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, right } => {
+                parts.extend([&**left, &**right])
+            }
             ast::Expr::IsNotNull(inner) => {
                 if let ast::Expr::Identifier(ident) = &**inner
                     && fold_ident(ident) == column
@@ -427,9 +429,11 @@ fn alter_column(
     };
     match operation {
         AlterColumnOperation::SetNotNull => {
-            let valid = table.checks.iter().filter(|check| check.validated && check.columns.contains(&position));
+            let valid =
+                table.checks.iter().filter(|check| check.validated && check.columns.contains(&position));
             let mut conditions = valid.map(|check| parse_expression(&check.expression));
-            let is_known = conditions.any(|check| check.is_ok_and(|check| rules_out_null(&check, &column.name)));
+            let is_known =
+                conditions.any(|check| check.is_ok_and(|check| rules_out_null(&check, &column.name)));
             session.ddl(home, |ddl| match is_known {
                 true => ddl.set_known_not_null(oid, position),
                 false => ddl.set_not_null(oid, position),

@@ -616,9 +616,8 @@ fn of_dropped_trees_the_one_that_cannot_be_read_is_given_up() {
     fixture.tenant.evict_all();
     let drop_table = |fixture: &mut Fixture, table: Oid| {
         let mut txn = fixture.begin(1, Isolation::ReadCommitted);
-        let dropped = fixture.run_reading(&mut txn, |view| {
-            view.ddl()?.drop_relations(&[table], Behavior::Restrict).map(drop)
-        });
+        let dropped = fixture
+            .run_reading(&mut txn, |view| view.ddl()?.drop_relations(&[table], Behavior::Restrict).map(drop));
         dropped.unwrap();
         fixture.commit(txn).unwrap();
     };

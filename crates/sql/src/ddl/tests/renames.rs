@@ -52,10 +52,16 @@ fn an_index_of_a_constraint_takes_no_name_that_another_constraint_has() {
                create index i on t (b)";
     for rename in ["alter index t_pkey rename to c", "alter index t_b_key rename to f"] {
         let name = &rename[rename.len() - 1..];
-        assert_eq!(failure(sql, rename), format!("42710 constraint \"{name}\" for relation \"t\" already exists"));
+        assert_eq!(
+            failure(sql, rename),
+            format!("42710 constraint \"{name}\" for relation \"t\" already exists")
+        );
     }
     let (mut bench, mut session) = after(sql);
-    bench.run(&mut session, "alter index i rename to c; alter index t_pkey rename to k; alter table t drop constraint k cascade");
+    bench.run(
+        &mut session,
+        "alter index i rename to c; alter index t_pkey rename to k; alter table t drop constraint k cascade",
+    );
 }
 
 #[test]
