@@ -234,6 +234,11 @@ impl WorkerIo {
         seat.meter.done(account.tenant(), cost, debt, forgiven, now);
     }
 
+    /// A task of the tenant's own kept the worker from its volumes meanwhile.
+    pub(super) fn held_by_itself(&mut self, tenant: TenantId, from: Nanos, to: Nanos) {
+        self.volumes.iter_mut().for_each(|seat| seat.meter.held_by_itself(tenant, from, to));
+    }
+
     /// I/Os that blocked the worker so far.
     pub(super) fn blocking(&self) -> u64 {
         self.blocking

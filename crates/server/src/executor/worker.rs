@@ -24,6 +24,8 @@ const SLICE_MIN: Nanos = Nanos::from_micros(100);
 const LONG_TURN: Nanos = Nanos::from_micros(400);
 /// In a poll as long as that others wait unseen for a time that counts.
 const UNSEEN_MIN: Nanos = Nanos::from_millis(10);
+/// A poll as long as that makes I/O of its own tenant late: the meters hold delays of less for none.
+const OWN_POLL_MIN: Nanos = Nanos::from_millis(1);
 /// How often charges are held against the thread's own clock.
 const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
 /// How long after it last raised a proxy a worker keeps its own raised priority.
@@ -552,6 +554,10 @@ impl Worker {
                     // A task that was cancelled meanwhile is not woken any more.
                     local.preemption.take_place();
                     let unseen_since = (polled.lasted >= UNSEEN_MIN).then_some(now);
+                    if polled.lasted >= OWN_POLL_MIN {
+                        let ended = self.env.now();
+                        local.io.borrow_mut().held_by_itself(tenant, ended - polled.lasted, ended);
+                    }
                     let now = now + polled.lasted;
                     mark = polled.end;
                     let mut queues = local.queues.borrow_mut();

@@ -16,6 +16,8 @@
 //! A tenant's own limit is no fault of the server's: no deadline is earlier than the limit, by what was issued, lets the request
 //! through.
 //!
+//! Nor is a poll of the tenant's own: while it lasts its worker looks at no volume, and what of a delay it took is none. A neighbour's poll is one.
+//!
 //! *Several workers.* What a deadline needs of a tenant, and whether it has anything pending, are single words shared by all
 //! ([`IoMeterVolume`]), advanced by compare-and-swap; so is the count in flight. All else, histograms above all, each worker has for itself
 //! ([`IoMeter`]) and hands over at the interval's end ([`IoInterval::merge`]): shared histograms would cost contended cache lines for
@@ -59,6 +61,16 @@ struct Lane {
     changes: u32,
     /// Place of the lane's usage among the open ones.
     usage: Option<u32>,
+    /// From when to when the tenant's own task last kept the worker from its volumes.
+    own_poll: (Ticks, Ticks),
+}
+
+impl Lane {
+    /// An instant from which something of the tenant's was late, without what of the time since then its own poll took.
+    fn without_own_poll(&self, late_from: Ticks) -> Ticks {
+        let (from, to) = self.own_poll;
+        if late_from < to { late_from.saturating_add(to - late_from.max(from)) } else { late_from }
+    }
 }
 
 /// One worker's meter of one volume. Used by its worker's thread alone.
@@ -128,7 +140,8 @@ impl IoMeter {
         if let Some((deadline, _)) = met.filter(|(deadline, _)| *deadline != NO_DEADLINE) {
             let deadline =
                 deadline.saturating_add_signed(lane.shift).max(self.volume.opening_of(&lane.standing).at());
-            usage.delays.record(nanos(ticks(now).saturating_sub(deadline)));
+            let late_from = lane.without_own_poll(deadline);
+            usage.delays.record(nanos(ticks(now).saturating_sub(late_from)));
         }
         let arrival = met.map_or(ticks(now), |(_, arrival)| arrival);
         lane.standing.count_issued(cost, arrival, now);
@@ -204,6 +217,13 @@ impl IoMeter {
         usage.forgiven += forgiven;
     }
 
+    /// A task of the tenant's own kept the worker from its volumes from `from` to `to`: what was due by then was held up by nobody else.
+    pub fn held_by_itself(&mut self, tenant: TenantId, from: Nanos, to: Nanos) {
+        if let Some(&index) = self.by_tenant.get(&tenant) {
+            self.lanes[index as usize].own_poll = (ticks(from), ticks(to));
+        }
+    }
+
     /// Ends the interval at `end`, before anything later is told, and adds what this worker saw in it to `interval`. Costs as much as there
     /// are tenants active in it and requests missed.
     pub fn close(&mut self, end: Nanos, interval: &mut IoInterval) {
@@ -225,7 +245,7 @@ impl IoMeter {
                     return false;
                 }
                 first_due.get_or_insert(due);
-                let deadline = due.max(opening.at());
+                let deadline = lane.without_own_poll(due.max(opening.at()));
                 if deadline.saturating_add(tick) >= ticks(end) {
                     return false;
                 }
@@ -299,7 +319,15 @@ impl IoMeter {
         }
         let standing = self.volume.standing(tenant);
         let changes = standing.changes();
-        let fresh = Lane { standing, pending: List::default(), requests: 0, shift: 0, changes, usage: None };
+        let fresh = Lane {
+            standing,
+            pending: List::default(),
+            requests: 0,
+            shift: 0,
+            changes,
+            usage: None,
+            own_poll: (0, 0),
+        };
         let index = match self.free.pop() {
             Some(index) => {
                 self.lanes[index as usize] = fresh;

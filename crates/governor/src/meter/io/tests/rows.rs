@@ -163,3 +163,47 @@ fn the_last_row_of_a_tenant_that_is_forgotten_leaves_nothing_of_it() {
     let rows = interval.judge(&volume, Nanos(0), Nanos::from_secs(1));
     assert_eq!((rows.len(), rows[0].ledger.given, volume.count()), (1, 1, 0));
 }
+
+#[test]
+fn what_a_tenants_own_poll_held_up_is_not_late() {
+    let ms = Nanos::from_millis;
+    // Due at 100 ms and issued at 160, but for what the tenant's own task took meanwhile.
+    let row_of = |own_poll: Option<(u64, u64)>| {
+        let (volume, tenant) = (IoMeterVolume::new(3, TICK), tenant_id(0));
+        volume.set_promise(tenant, &IoPromise { iops: 100, ..IoPromise::default() }, 0, Nanos(0));
+        let mut meter = IoMeter::new(&volume);
+        meter.arrived(tenant, IoCost::of(PAGE), ms(100));
+        if let Some((from, to)) = own_poll {
+            meter.held_by_itself(tenant, ms(from), ms(to));
+        }
+        meter.issued(tenant, IoCost::of(PAGE), ms(160));
+        let mut interval = IoInterval::default();
+        meter.close(Nanos::from_secs(1), &mut interval);
+        let row = interval.judge(&volume, Nanos(0), Nanos::from_secs(1)).remove(0).ledger;
+        (row.is_kept(), row.delays.expect("it has a reservation").max)
+    };
+    assert_eq!(row_of(None), (false, ms(60)));
+    assert_eq!(row_of(Some((90, 160))), (true, ms(0)));
+    assert_eq!(row_of(Some((120, 160))), (false, ms(20)), "others had the worker before");
+    assert_eq!(row_of(Some((120, 150))), (false, ms(30)), "and after");
+    assert_eq!(row_of(Some((40, 90))), (false, ms(60)), "it was not due yet");
+}
+
+#[test]
+fn what_a_tenants_own_poll_keeps_from_it_at_an_intervals_end_is_not_missed() {
+    let ms = Nanos::from_millis;
+    let missed = |held: bool| {
+        let (volume, tenant) = (IoMeterVolume::new(3, TICK), tenant_id(0));
+        volume.set_promise(tenant, &IoPromise { iops: 100, ..IoPromise::default() }, 0, Nanos(0));
+        let mut meter = IoMeter::new(&volume);
+        meter.arrived(tenant, IoCost::of(PAGE), ms(950));
+        if held {
+            meter.held_by_itself(tenant, ms(940), ms(1010));
+        }
+        let mut interval = IoInterval::default();
+        meter.close(ms(1000), &mut interval);
+        meter.issued(tenant, IoCost::of(PAGE), ms(1010));
+        interval.judge(&volume, Nanos(0), ms(1000)).remove(0).ledger.missed
+    };
+    assert_eq!((missed(false), missed(true)), (1, 0));
+}
