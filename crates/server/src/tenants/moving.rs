@@ -138,9 +138,9 @@ impl Home {
         let Some((log, through)) = self.may_leave() else { return false };
         // A log that finds no room may be late for as long as its disk is full.
         let deadline = Some(env::now() + LOG_WAIT_MAX);
-        if !matches!(env::timeout_at(deadline, log.wait_durable(through)).await, Ok(Ok(())))
-            || self.may_leave().is_none()
-        {
+        let is_durable = matches!(env::timeout_at(deadline, log.wait_durable(through)).await, Ok(Ok(())));
+        // The next long call may have begun meanwhile.
+        if !is_durable || self.is_in_a_call() || self.may_leave().is_none() {
             return false;
         }
         let held = self.residence().hold();
