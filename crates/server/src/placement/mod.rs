@@ -56,6 +56,11 @@ impl Placement {
         .await;
     }
 
+    /// Whether [`Placement::ask`] was called, and nobody was told of it yet.
+    fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Acquire)
+    }
+
     /// The worker that a tenant with this reservation is to begin on; it counts there from now on.
     fn home_for(&self, reserved: MilliCores, policy: &PlacementPolicy) -> WorkerId {
         let mut occupied = self.occupied();

@@ -71,7 +71,11 @@ async fn pass(shared: &Arc<Shared>, looked: &mut Looked) {
     if !plan.moves.is_empty() {
         looked.settled = None;
     }
-    for step in &plan.moves {
+    for (done, step) in plan.moves.iter().enumerate() {
+        // Tenants that cannot move now take their time, and a promise that was altered is not to wait for them. The first is tried whatever comes.
+        if done > 0 && shared.placement.is_asked() {
+            return;
+        }
         let at = residents.iter().position(|resident| resident.tenant == step.tenant);
         let home = &entries[at.expect("only residents move")].home;
         let (tenant, from, to) = (step.tenant.0, step.from.0, step.to.0);
