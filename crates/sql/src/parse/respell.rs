@@ -21,6 +21,7 @@
 //! * `IS DISTINCT FROM` becomes an operator, behind which `sqlparser` ends where it should: [`distinct_from`] reads it back.
 //! * WITH DATA at the end of a CREATE TABLE AS is left out.
 //! * The names in `CREATE TABLE t (a, b) AS` become columns of some type, which nobody reads.
+//! * `EXPLAIN (query)` becomes `EXPLAIN (COSTS) (query)`: `sqlparser` takes what stands in parentheses there for options.
 //! * `SELECT … INTO t` becomes, once it is read, the `CREATE TABLE t AS` that it means.
 
 use std::borrow::Cow;
@@ -295,7 +296,10 @@ pub(super) fn respelled<'p>(part: &'p [TokenWithSpan], pace: &Pace) -> Cow<'p, [
     let mut at = 0;
     while at < solid.places.len() {
         pace.step();
-        let replaced = if create_table && solid.words(at, &["WITH", "DATA"]) && at + 2 == solid.places.len() {
+        let replaced = if at == 1 && solid.words(0, &["EXPLAIN"]) && opens_query(&solid, at) {
+            let options = [Token::LParen, Token::make_keyword("COSTS"), Token::RParen, Token::LParen];
+            Some((options.to_vec(), at + 1))
+        } else if create_table && solid.words(at, &["WITH", "DATA"]) && at + 2 == solid.places.len() {
             Some((Vec::new(), at + 2))
         } else if at == 2 && solid.words(0, &["DROP", "INDEX", "CONCURRENTLY"]) {
             Some((Vec::new(), at + 1))
@@ -363,6 +367,12 @@ pub(super) fn respelled<'p>(part: &'p [TokenWithSpan], pace: &Pace) -> Cow<'p, [
             Cow::Owned(out)
         }
     }
+}
+
+/// Whether a parenthesis stands there that opens a query.
+fn opens_query(solid: &Solid<'_>, at: usize) -> bool {
+    let begins = ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| solid.words(at + 1, &[word]));
+    solid.token(at) == Some(&Token::LParen) && (begins || solid.token(at + 1) == Some(&Token::LParen))
 }
 
 /// Whether TABLE stands where a query begins, and names what it reads.

@@ -389,6 +389,22 @@ fn table_is_a_query_and_a_clause_is_no_table() {
 }
 
 #[test]
+fn a_query_in_parentheses_is_no_list_of_options() {
+    let explained = |sql: &str| match one(sql) {
+        ParsedStatement::Ast(statement) => match *statement {
+            ast::Statement::Explain { statement, .. } => statement.to_string(),
+            other => panic!("{other}"),
+        },
+        _ => panic!("{sql}"),
+    };
+    for query in ["(SELECT 1)", "((SELECT 1))", "(VALUES (1))", "(SELECT 1) UNION ALL (SELECT 2)"] {
+        assert_eq!(explained(&format!("EXPLAIN {query}")), query);
+        assert_eq!(explained(&format!("EXPLAIN (VERBOSE, COSTS off) {query}")), query);
+    }
+    assert_eq!(explained("explain (with a as (select 1) table a)"), "(WITH a AS (SELECT 1) SELECT * FROM a)");
+}
+
+#[test]
 fn literals_go_on_behind_the_end_of_a_line() {
     let shown = |sql: &str| parse_expression(sql).map(|parsed| parsed.to_string());
     for (sql, joined) in
