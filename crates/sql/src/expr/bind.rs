@@ -473,7 +473,16 @@ impl Binder<'_> {
         }
         let bound = self.bind(expr)?;
         let bound = coerce(bound, ty, typmod, CastContext::Explicit, self.ctx)?;
-        Ok(bound)
+        if !typmod.is_none() || bound.typmod.is_none() {
+            return Ok(bound);
+        }
+        // A type without a modifier takes the one away that its values had; a cast goes on by its own.
+        Ok(if matches!(bound.kind, ExprKind::Cast { .. }) {
+            let kind = ExprKind::Cast { expr: Box::new(bound), how: CastContext::Explicit };
+            BoundExpr::new(ty, typmod, kind)
+        } else {
+            BoundExpr { typmod, ..bound }
+        })
     }
 
     fn interval(&self, interval: &ast::Interval) -> SqlResult<BoundExpr> {

@@ -60,6 +60,14 @@ fn columns_of_a_view_stay_what_they_are() {
             "42P16 cannot change data type of view column \"n\" from numeric(9,2) to numeric(9,3)",
         ),
         (
+            "select a, n::numeric from t",
+            "42P16 cannot change data type of view column \"n\" from numeric(9,2) to numeric",
+        ),
+        (
+            "select a::varchar, n from t",
+            "42P16 cannot change data type of view column \"a\" from character varying(5) to character varying",
+        ),
+        (
             "select a, 1 as n from t",
             "42P16 cannot change data type of view column \"n\" from numeric(9,2) to integer",
         ),
