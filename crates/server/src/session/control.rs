@@ -3,7 +3,7 @@
 //! One [`Control`] a session, shared by the session's task, which obeys, and whoever asks. A request is a flag and a
 //! wake-up; asking twice is asking once.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
@@ -30,6 +30,7 @@ const TERMINATE: u8 = 2;
 const SHUTDOWN: u8 = 4;
 const DROPPED: u8 = 8;
 const KEEPS_LOG: u8 = 16;
+const FILLS_LOG: u8 = 32;
 
 /// Why what a session waited for did not come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(crate) enum Interruption {
     Dropped,
     /// Its transaction waits, and keeps the log over its limit.
     KeepsLog,
+    /// Its transaction writes nothing, and keeps a log whose volume is full.
+    FillsLog,
     /// The deadline of the wait passed.
     Deadline,
     /// The statement's wait for a lock took as long as it may.
@@ -91,6 +94,13 @@ impl Interruption {
                 )
                 .with_hint("End transactions with large changes soon, or have the server started with a larger --log-limit."),
             ),
+            Interruption::FillsLog => Some(
+                SqlError::fatal(
+                    SqlState::DISK_FULL,
+                    "terminating connection because its transaction keeps the log, whose volume is full",
+                )
+                .with_hint("End transactions with large changes soon, and query before or after them."),
+            ),
             Interruption::Dropped => Some(SqlError::fatal(
                 SqlState::DATABASE_DROPPED,
                 "terminating connection because the tenant was dropped",
@@ -137,6 +147,8 @@ pub(crate) struct Control {
     activity: Mutex<BackendRow>,
     /// Since when a transaction that has parts in the log waits for others than the server; 0 if none does.
     branch_idle_since: AtomicU64,
+    /// Such a transaction waits for a query of its own.
+    branch_queries: AtomicBool,
     /// Of its task and its queries.
     pub(crate) background: Background,
 }
@@ -153,6 +165,7 @@ impl Control {
             waker: AtomicWaker::new(),
             activity: Mutex::default(),
             branch_idle_since: AtomicU64::new(0),
+            branch_queries: AtomicBool::new(false),
             background: Background::default(),
         })
     }
@@ -190,6 +203,12 @@ impl Control {
     pub(crate) fn idle_branch(self: &Arc<Control>) -> IdleBranch {
         self.branch_idle_since.store(env::now().0.max(1), Ordering::Relaxed);
         IdleBranch(self.clone())
+    }
+
+    /// Notes that a transaction which has parts in the log runs a query, which may take long, until what is returned is dropped.
+    pub(crate) fn querying_branch(self: &Arc<Control>) -> QueryingBranch {
+        self.branch_queries.store(true, Ordering::Relaxed);
+        QueryingBranch(self.clone())
     }
 
     fn branch_is_idle_since(&self, instant: Nanos) -> bool {
@@ -232,8 +251,10 @@ impl Control {
             Some(Interruption::Shutdown)
         } else if flags & TERMINATE != 0 {
             Some(Interruption::Terminate)
-        } else {
+        } else if flags & KEEPS_LOG != 0 {
             Some(Interruption::KeepsLog)
+        } else {
+            Some(Interruption::FillsLog)
         }
     }
 
@@ -324,6 +345,15 @@ pub(crate) struct IdleBranch(Arc<Control>);
 impl Drop for IdleBranch {
     fn drop(&mut self) {
         self.0.branch_idle_since.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A query of a transaction that has parts in the log.
+pub(crate) struct QueryingBranch(Arc<Control>);
+
+impl Drop for QueryingBranch {
+    fn drop(&mut self) {
+        self.0.branch_queries.store(false, Ordering::Relaxed);
     }
 }
 
@@ -436,6 +466,7 @@ impl Sessions {
             waker: AtomicWaker::new(),
             activity: Mutex::new(BackendRow { pid: SessionId(id), ..activity }),
             branch_idle_since: AtomicU64::new(0),
+            branch_queries: AtomicBool::new(false),
             background: Background::default(),
         });
         inner.by_id.insert(id, control.clone());
@@ -516,6 +547,15 @@ impl Sessions {
         let mut list = self.list(Some(tenant));
         list.retain(|control| control.branch_is_idle_since(Nanos(instant)));
         list.iter().for_each(|control| control.request(KEEPS_LOG));
+        list.len()
+    }
+
+    /// Ends the sessions of a tenant of which a transaction with parts in the log runs a query, because the log's volume is full; how many there are. One that
+    /// writes finds that out by itself.
+    pub(crate) fn end_querying_branches(&self, tenant: TenantId) -> usize {
+        let mut list = self.list(Some(tenant));
+        list.retain(|control| control.branch_queries.load(Ordering::Relaxed));
+        list.iter().for_each(|control| control.request(FILLS_LOG));
         list.len()
     }
 
@@ -600,6 +640,19 @@ mod tests {
         control.terminate();
         assert_eq!(control.pending(), Some(Interruption::Terminate));
         assert_eq!(control.pending(), Some(Interruption::Terminate), "an end stays asked for");
+    }
+
+    #[test]
+    fn who_queries_with_parts_in_a_log_that_is_full_is_ended() {
+        let sessions = sessions(10, 0);
+        let control = begin(&sessions, 20, false).unwrap();
+        let querying = control.querying_branch();
+        assert_eq!((sessions.end_idle_branches(TenantId(20), Nanos(0)), control.pending()), (0, None));
+        assert_eq!((sessions.end_querying_branches(TenantId(21)), control.pending()), (0, None));
+        assert_eq!(sessions.end_querying_branches(TenantId(20)), 1);
+        assert_eq!(control.told_to_end().map(|error| error.state()), Some(SqlState::DISK_FULL));
+        drop(querying);
+        assert_eq!(sessions.end_querying_branches(TenantId(20)), 0);
     }
 
     #[test]

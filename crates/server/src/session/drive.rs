@@ -188,7 +188,10 @@ impl Connection {
                 let _idle = self.idle_branch();
                 self.race_with_client(&patience, env::sleep(time)).await?
             }
-            Pause::Analytic(request) => self.analytic(*request, &patience).await?,
+            Pause::Analytic(request) => {
+                let _querying = self.session.has_branch().then(|| self.control.querying_branch());
+                self.analytic(*request, &patience).await?
+            }
             Pause::Host(statement) => self.host_statement(statement, &patience).await?,
             Pause::Yield | Pause::Slice(_) => {
                 if let Pause::Slice(end) = pause {

@@ -6,7 +6,7 @@
 //! begins what can be begun, and the next one finds what came of it.
 //!
 //! A transaction that is open keeps the log too, once a long statement has put parts of it there, and no checkpoint helps. One that is at work is left to it; a
-//! session whose client leaves it idle meanwhile is ended.
+//! session whose client leaves it idle meanwhile is ended, and one that queries once the log's volume is full: who writes is refused then.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -115,6 +115,12 @@ impl LogKeeper {
             let ended = shared.sessions.end_idle_branches(tenant, IDLE_MAX);
             if ended > 0 {
                 tracing::info!(tenant = tenant.0, ended, "idle transactions kept the log over its limit");
+            }
+            if shared.log_reserve().is_spent() {
+                let ended = shared.sessions.end_querying_branches(tenant);
+                if ended > 0 {
+                    tracing::warn!(tenant = tenant.0, ended, "queries kept the log, whose volume is full");
+                }
             }
         }
         self.awaited.retain(|tenant, awaited| {
