@@ -415,7 +415,7 @@ impl Tenant {
             let mut state = self.trees.get(tree);
             for (key, change) in changes {
                 self.apply_change(&mut state, key, change);
-                steps.take();
+                steps.take_change(change);
             }
             self.trees.set(tree, TreeState { dirty: true, ..state });
         }

@@ -41,6 +41,9 @@ pub type GiveWay<'g> = &'g dyn Fn();
 /// Changes or locks between two of these calls: some 50 us.
 const STEPS_A_TURN: u32 = 128;
 
+/// Bytes of a change that take as long to apply as a short one does: 64 KiB in the time between two calls.
+const BYTES_A_STEP: usize = 512;
+
 /// Changes of a commit that are remembered one by one until it is durable; of one that has more, every reply waits for it meanwhile.
 const REMEMBERED_MAX: usize = 1 << 16;
 
@@ -57,7 +60,18 @@ impl<'g> Steps<'g> {
 
     #[inline]
     pub(crate) fn take(&mut self) {
-        self.left -= 1;
+        self.take_many(1);
+    }
+
+    /// A change was applied, which is the longer for its value's bytes.
+    #[inline]
+    pub(crate) fn take_change(&mut self, change: &Change) {
+        self.take_many(1 + (change.len() / BYTES_A_STEP) as u32);
+    }
+
+    #[inline]
+    fn take_many(&mut self, steps: u32) {
+        self.left = self.left.saturating_sub(steps);
         if self.left == 0 {
             self.left = STEPS_A_TURN;
             (self.give_way)();
@@ -346,7 +360,7 @@ impl Tenant {
                 if wants_history {
                     self.history.record(*tree, key, commit);
                 }
-                steps.take();
+                steps.take_change(change);
             }
             state.dirty = true;
             self.trees.set(*tree, state);

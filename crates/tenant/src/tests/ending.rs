@@ -251,6 +251,33 @@ fn ends_of_large_transactions_give_way_and_those_of_small_ones_do_not() {
 }
 
 #[test]
+fn ends_of_transactions_with_long_rows_give_way_by_the_bytes_of_these() {
+    let (mut fixture, t, _) = two_tables();
+    let ways = Cell::new(0);
+    let give_way = || ways.set(ways.get() + 1);
+    for pours in [false, true] {
+        let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+        if pours {
+            fixture.tenant.begin_branch(&mut txn).unwrap();
+        }
+        let filled = fixture.run(&mut txn, |view| {
+            let table = view.table(t)?;
+            let mut ids = if pours { 10..20 } else { 0..10 };
+            ids.try_for_each(|id| view.insert(&table, &[int(id), text(&"x".repeat(300_000))]).map(drop))
+        });
+        filled.unwrap();
+        if pours {
+            fixture.tenant.pour_giving_way(&mut txn, &mut fixture.log, &give_way).unwrap();
+            fixture.commit(txn).unwrap();
+        } else {
+            fixture.tenant.commit_giving_way(txn, &mut fixture.log, &give_way).unwrap();
+        }
+        assert!(ways.take() >= 10, "each takes as long as hundreds of short ones");
+    }
+    assert_eq!(fixture.rows(t).len(), 20);
+}
+
+#[test]
 fn the_look_for_pages_that_a_large_commit_misses_gives_way() {
     let mut fixture = Fixture::on_disk(31);
     let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 1);
