@@ -5,9 +5,15 @@ use types::{DateFormat, DateOrder};
 /// Form of dates, and order of their fields where they are read.
 pub(super) type DateStyle = (DateFormat, DateOrder);
 
+/// Bytes of one, at most: it could say the same thing very often.
+const LEN_MAX: usize = 1 << 10;
+
 /// A `DateStyle` as it is given: what it says nothing of stays as it is `now`, and DEFAULT is the `initial` one. `None` for one that says two
-/// things.
+/// things, or is too long.
 pub(super) fn parse(value: &str, now: DateStyle, initial: DateStyle) -> Option<DateStyle> {
+    if value.len() > LEN_MAX {
+        return None;
+    }
     let (mut format, mut order, mut implied) = (None, None, None);
     let mut fallback = now;
     let words = if value.trim().is_empty() { None } else { Some(value.split(',')) };
@@ -88,7 +94,8 @@ mod tests {
             assert_eq!(text_of(now), shown, "{value}");
             assert_eq!(kept(shown), now, "{value}");
         }
-        for value in ["ISO, SQL", "us, euro", "ISO, us, DMY", "ISO,", "nonsense"] {
+        let long = "ISO, ".repeat(1_000) + "ISO";
+        for value in ["ISO, SQL", "us, euro", "ISO, us, DMY", "ISO,", "nonsense", &*long] {
             assert_eq!(parse(value, now, initial), None, "{value}");
         }
     }

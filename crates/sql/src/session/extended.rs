@@ -308,7 +308,11 @@ impl Session {
             prepared.plan.iter().flat_map(|plan| plan.parameters.iter().map(|ty| ty.oid())).collect();
         out.parameter_description(&parameters);
         let rows = prepared.running_plan().is_some_and(|plan| plan.yields_rows());
-        let fields = self.columns_of(home, name);
+        let fields = match statement.as_deref() {
+            // Its own text may have been given up for the plan of what it runs.
+            Some(statement) if is_execute(statement) => self.own_fields(home, Some(statement)),
+            _ => self.columns_of(home, name),
+        };
         describe(&fields, &Formats::default(), rows, out);
         Ok(())
     }

@@ -174,6 +174,8 @@ fn current_schemas(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 }
 
 fn current_setting(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    // A value may have megabytes.
+    ctx.look()?;
     let name = text(&args[0])?;
     let missing_ok = args.get(1).map_or(Ok(false), boolean)?;
     match ctx.stmt.session.setting(name) {
@@ -188,6 +190,7 @@ fn current_setting(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 }
 
 fn set_config(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    ctx.look()?;
     if args[0].is_null() {
         return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name").into());
     }
