@@ -115,7 +115,8 @@ impl Tenant {
             is_whole = batch.sorted.is_whole;
             if !is_whole {
                 self.relieve().await?;
-            } else if self.memory_wait().is_some() || !goes_on() {
+            } else if self.excess().0 > 0 || !goes_on() {
+                // Nobody evicts what it has before its home takes it over, and the rest of the start has pages to read.
                 break;
             }
             self.shed();

@@ -188,6 +188,44 @@ fn a_replay_may_begin_before_the_log_has_been_read() {
 }
 
 #[test]
+fn a_head_start_ends_where_evictors_would_begin() {
+    let world = World::new(16);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        let mut server = open(&env).await;
+        let columns = [("id", PgType::Int4), ("v", PgType::Text)];
+        let t = server.auto(|view| create(&mut view.ddl()?, "t", &columns, 1)).await.unwrap();
+        for id in 0..1500 {
+            let row = vec![int(id), text(&"v".repeat(1000))];
+            let insert = |view: &mut View<'_>| {
+                let table = view.table(t)?;
+                view.insert(&table, &row)
+            };
+            server.auto(insert).await.unwrap();
+        }
+        while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+        drop(server);
+
+        // Others have more than evictors leave in memory, and there is room for a part of the rows.
+        let mut others = Fixture::new();
+        let large = others.create("large", &columns, 1);
+        for id in 0..1500 {
+            others.insert(large, vec![int(id), text(&"v".repeat(5000))]).unwrap();
+        }
+        let budget = MemoryBudget::new(ByteCount(others.tenant.memory().pages.0 / 10 * 11), 0, 1);
+        others.tenant.charge_to(&budget);
+        let (_logs, index) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+        let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
+        tenant.charge_to(&budget);
+        let mut sorter = RecordSorter::new(&tenant, &index);
+        let replayed = tenant.replay_so_far(async || sorter.next().await, || true).await.unwrap();
+        assert!(replayed.commits > 0 && budget.has_room(), "{} of {}", budget.resident(), budget.limit());
+    });
+}
+
+#[test]
 fn a_replay_that_is_stopped_is_gone_on_with() {
     let world = World::new(4);
     let env = world.env();
