@@ -78,7 +78,7 @@ pub struct QueryContext {
     pub transaction_start: i64,
     pub statement_start: i64,
     pub format: Arc<FormatContext>,
-    /// Name, value, description of every setting.
+    /// Name, value, description of every setting. None for a query that does not name what shows them, as below.
     pub settings: Vec<(String, String, String)>,
     /// None for a query that does not name them, as below.
     pub backends: Vec<BackendRow>,

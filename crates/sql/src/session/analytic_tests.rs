@@ -181,6 +181,33 @@ fn locks_go_with_a_query_that_looks_at_them() {
     }
 }
 
+#[test]
+fn settings_go_with_a_query_that_looks_at_them() {
+    let (mut bench, mut one, _) = tables();
+    let view = "create view s as select setting from pg_settings";
+    is_sent_out(bench.try_run(&mut one, view));
+    tell(&mut one, [columns("setting", PgType::Text), AnalyticEvent::Done(Ok(()))]);
+    bench.run(&mut one, view);
+    for (sql, is_shown) in [
+        (RANKED, false),
+        ("select relname from pg_class", false),
+        ("select name from pg_settings", true),
+        ("select count(*) from s", true),
+        ("select rank() over (order by a), Current_Setting('a.b') from t", true),
+        ("select rank() over (order by a), version() from t", true),
+    ] {
+        let mut session = bench.session();
+        bench.run(&mut session, "set a.b = 'own'");
+        match bench.try_run(&mut session, sql) {
+            Err(Pause::Analytic(request)) => {
+                let is_found = request.context.settings.iter().any(|(_, value, _)| value == "own");
+                assert_eq!(is_found, is_shown, "{sql}");
+            }
+            outcome => panic!("{sql}: {outcome:?}"),
+        }
+    }
+}
+
 /// How many rows a range has decides, not how many are expected of one. `r` has 120,000 rows, nearly all of one value of `g`; `d` names 2,000 of them.
 #[test]
 fn a_range_of_few_rows_is_read_here_however_large_its_table() {

@@ -23,6 +23,7 @@ const OF_LOCKS: &[&str] = &["pg_locks", "pg_blocking_pids"];
 const OF_BACKENDS: &[&str] = &["pg_stat_activity", "pg_stat_ssl"];
 const OF_PREPARED: &[&str] = &["pg_prepared_statements"];
 const OF_SEQUENCES: &[&str] = &["pg_sequences"];
+const OF_SETTINGS: &[&str] = &["pg_settings", "current_setting", "version"];
 
 /// The tenant's row counts, for the choice of paths.
 struct LiveRows<'a> {
@@ -286,9 +287,10 @@ impl Session {
                 || reads.iter().any(|access| catalog.view(access.relation).is_some_and(|view| is_of(view)))
         };
         // Most name none of them.
-        let is_looked_at = names(&[OF_LOCKS, OF_BACKENDS, OF_PREPARED, OF_SEQUENCES].concat());
-        let [shows_locks, shows_backends, shows_prepared, shows_sequences] =
-            [OF_LOCKS, OF_BACKENDS, OF_PREPARED, OF_SEQUENCES].map(|of| is_looked_at && names(of));
+        let shown = [OF_LOCKS, OF_BACKENDS, OF_PREPARED, OF_SEQUENCES, OF_SETTINGS];
+        let is_looked_at = names(&shown.concat());
+        let [shows_locks, shows_backends, shows_prepared, shows_sequences, shows_settings] =
+            shown.map(|of| is_looked_at && names(of));
         let reads = reads.iter().filter(|access| access.privileges.contains(Privileges::SELECT));
         let reads = reads.map(|access| access.relation).filter(|oid| catalog.table(*oid).is_some());
         self.with_view(home, |view| {
@@ -302,11 +304,18 @@ impl Session {
             Vec::new()
         };
         let prepared = if shows_prepared { self.prepared_rows() } else { Vec::new() };
+        // Of what is only described the views are not looked through.
+        let settings = if shows_settings || deliver == Deliver::DescribeOnly {
+            self.settings.borrow().all(self.start.host.statement_time_max())
+        } else {
+            Vec::new()
+        };
         // As many as there are sessions, in each of which such a query may wait for its place.
-        let size = backends.iter().map(BackendRow::size).chain(prepared.iter().map(PreparedRow::size)).sum();
-        self.keep(size)?;
+        let rows = backends.iter().map(BackendRow::size).chain(prepared.iter().map(PreparedRow::size));
+        let of_settings = settings.iter().map(|(name, value, about)| name.len() + value.len() + about.len());
+        self.keep(rows.chain(of_settings).sum())?;
         let sequences = if shows_sequences { self.sequence_values(home, &catalog)? } else { Vec::new() };
-        let context = Arc::new(self.query_context(locks, backends, prepared, sequences));
+        let context = Arc::new(self.query_context(locks, backends, prepared, sequences, settings));
         let open = self.transaction.open().expect("a transaction was just begun");
         let view = home.tenant.snapshot_view(&mut open.txn)?;
         home.tenant.note_tables_read(&mut open.txn, reads);
@@ -337,6 +346,7 @@ impl Session {
         backends: Vec<BackendRow>,
         prepared: Vec<PreparedRow>,
         sequences: Vec<(Oid, i64)>,
+        shown_settings: Vec<(String, String, String)>,
     ) -> QueryContext {
         let settings = self.settings.borrow();
         let reach = settings.reach();
@@ -351,7 +361,7 @@ impl Session {
             transaction_start: self.transaction_start,
             statement_start: self.statement_start,
             format: Arc::clone(&self.format),
-            settings: settings.all(self.start.host.statement_time_max()),
+            settings: shown_settings,
             backends,
             role: settings.privileged_role(),
             signals: self.start.host.signals(reach),
