@@ -86,6 +86,8 @@ pub(super) struct Connection {
     pub(super) flush_wanted: bool,
     /// The client was told that its session is ready, and has sent nothing since that a cancellation could be of.
     pub(super) is_ready: bool,
+    /// A Sync has come behind the message that is handled.
+    pub(super) sync_follows: bool,
     /// Since when a whole message is waited for, if one is.
     waits_since: Option<base::Nanos>,
     /// How long its statements take.
@@ -166,6 +168,7 @@ async fn serve_noted(
         restoring: None,
         flush_wanted: true,
         is_ready: true,
+        sync_follows: false,
         waits_since: None,
         stopwatch: Stopwatch::default(),
         used,
@@ -226,6 +229,7 @@ impl Connection {
                     self.give_way().await?;
                 }
                 at += message.wire_len();
+                self.sync_follows = input.get(at) == Some(&b'S');
                 match self.look_at(message)? {
                     Looked::Skip => {}
                     Looked::Handle(message) => match self.handle_now(&message, true).await? {

@@ -106,7 +106,9 @@ impl Connection {
             },
             Frontend::Execute(execute) => {
                 self.stopwatch.executes(first);
+                let sync_follows = self.sync_follows;
                 let outcome = self.long_turn(|session, home, out| {
+                    session.note_sync_follows(sync_follows);
                     session.execute(home, execute.portal, execute.rows_max, out)
                 });
                 let called = outcome.await.map(|outcome| self.told_of(message, outcome))?;

@@ -258,6 +258,25 @@ fn a_range_of_few_rows_is_read_here_however_large_its_table() {
 }
 
 #[test]
+fn a_query_is_sent_out_for_as_many_rows_as_its_portal_can_give() {
+    let signals = "select pg_cancel_backend(pid) from pg_stat_activity";
+    for (sql, follows, is_limited) in [(RANKED, true, true), (RANKED, false, false), (signals, true, false)] {
+        let (mut bench, mut one, _) = tables();
+        let bind =
+            Bind { portal: "", statement: "", parameter_formats: &[], parameters: &[], result_formats: &[] };
+        let mut out = Answer::default();
+        let executed = bench.turn(|home| {
+            one.parse(home, "", sql, &[], &mut out).unwrap();
+            one.bind(home, bind, &mut out).unwrap();
+            one.note_sync_follows(follows);
+            one.execute(home, "", Some(5), &mut out)
+        });
+        let Err(Pause::Analytic(request)) = executed else { panic!("{sql} is sent out") };
+        assert_eq!(request.query.to_string().ends_with("LIMIT 5"), is_limited, "{sql}");
+    }
+}
+
+#[test]
 fn a_source_of_fewer_columns_leaves_the_others_to_their_defaults() {
     let (mut bench, mut one, _) = tables();
     bench.run(&mut one, "create table d (a bigint, b int default 7, c serial)");

@@ -404,6 +404,11 @@ impl Session {
         }
     }
 
+    /// Tells, before an Execute, whether a Sync has come behind it: then no more rows are looked for than it wants.
+    pub fn note_sync_follows(&mut self, follows: bool) {
+        self.sync_follows = follows;
+    }
+
     /// Execute: up to `rows_max` rows (`None`: all), then PortalSuspended or CommandComplete.
     pub fn execute(
         &mut self,
@@ -430,11 +435,16 @@ impl Session {
         // One that has begun gives no more rows in a failed block either, and goes on when a savepoint has mended that.
         let refused = matches!(self.transaction, Transaction::Failed(_))
             && portal.statement.as_deref().is_some_and(|statement| !ends_failed_block(statement));
+        // Nothing comes back to a portal behind a Sync that ends its transaction.
+        let is_asked_once = self.sync_follows && !self.transaction.is_block();
+        let is_query = portal.running_plan().is_some_and(|plan| plan.query.is_some() && plan.yields_rows());
+        self.rows_wanted = rows_max.filter(|_| is_asked_once && is_query);
         let outcome = if refused {
             Err(failed_block().into())
         } else {
             self.execute_portal(home, name, &mut portal, rows_max, out)
         };
+        self.rows_wanted = None;
         match &outcome {
             Err(Pause::Error(_)) => self.count_end(Outcome::Failed),
             Err(_) => self.is_executing = true,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use base::{SqlError, SqlState};
 use env::sim::World;
 
+use super::prepared::PortalRows;
 use super::stand_in::{Answer, LoneHost};
 use super::testing::{Bench, OwnAnswers};
 use super::{Bind, Executed, Home, Pause, Session, Underway};
@@ -413,6 +414,44 @@ fn a_cursor_may_have_the_name_of_the_portal_that_declares_it() {
         executed_twice(&mut bench, &mut one, "DECLARE p CURSOR FOR SELECT * FROM (VALUES (7)) v", None);
     assert_eq!((tags, error), (vec!["DECLARE CURSOR".to_owned(), "SELECT 1".to_owned()], None));
     bench.run(&mut one, "ROLLBACK");
+}
+
+#[test]
+fn no_more_rows_are_found_than_a_portal_can_give_before_its_transaction_ends() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')");
+    let (select, update) = ("SELECT id FROM t ORDER BY id", "UPDATE t SET id = id RETURNING id");
+    for (begin, sync_follows, sql, expected) in [
+        ("SELECT 1", true, select, 2),
+        ("SELECT 1", false, select, 3),
+        ("BEGIN", true, select, 3),
+        ("SELECT 1", true, update, 3),
+    ] {
+        bench.run(&mut one, begin);
+        let mut out = Answer::default();
+        bench.turn(|home| {
+            bind(home, &mut one, sql, &mut out);
+            one.note_sync_follows(sync_follows);
+            one.execute(home, "p", Some(2), &mut out).unwrap();
+        });
+        let found = match one.portals.get("p").map(|portal| &portal.rows) {
+            Some(PortalRows::Kept(kept)) => kept.rows.len(),
+            rows => panic!("{rows:?}"),
+        };
+        assert_eq!((out.lines().len(), found), (2, expected), "{begin} {sync_follows} {sql}");
+        assert!(out.tags.is_empty(), "it is suspended");
+        bench.turn(|home| one.sync(home, &mut out)).unwrap();
+        bench.run(&mut one, "ROLLBACK");
+    }
+    // A cursor has all.
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        bind(home, &mut one, "DECLARE h CURSOR WITH HOLD FOR SELECT id FROM t", &mut out);
+        one.note_sync_follows(true);
+        one.execute(home, "p", Some(1), &mut out).unwrap();
+        one.sync(home, &mut out).unwrap();
+    });
+    assert_eq!(bench.run(&mut one, "FETCH ALL h").lines().len(), 3);
 }
 
 /// A server that counts how often it is asked whether a statement is to end, and says once that it is.

@@ -266,6 +266,10 @@ pub struct Session {
     sequences: RefCell<Sequences>,
     /// Whether the Execute that is called next is one that paused.
     is_executing: bool,
+    /// Whether a Sync has come behind the Execute that is called next.
+    sync_follows: bool,
+    /// The rows that the portal under way will ever give; `None` where it may be asked for all.
+    rows_wanted: Option<u32>,
     /// Of the running statement.
     sleeps: Sleeps,
     progress: Progress,
@@ -314,6 +318,8 @@ impl Session {
             told: 0,
             waits_for_room: None,
             is_executing: false,
+            sync_follows: false,
+            rows_wanted: None,
             analytic: AnalyticState::Idle,
             host_outcome: None,
             copy_in: None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::{ByteCount, Nanos, PageNo, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
+use sqlparser::ast;
 use tenant::{Interrupt, Step, Tenant, Txn};
 use types::{Datum, PgType, Row, row_memory};
 
@@ -25,7 +26,7 @@ use crate::ddl;
 use crate::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowSink, Slice};
 use crate::memory_bound::MemoryBound;
 use crate::parse::{ParsedStatement, TransactionStatement, Utility};
-use crate::plan::{Command, PlanKind, RelationAccess};
+use crate::plan::{self, Command, PlanKind, RelationAccess};
 
 /// Rows a query may look at on the point path; one that wants more starts over on the analytical path, at the cost of the
 /// milliseconds spent so far. At about 0.2 us a row this is some 5 ms of a worker's time.
@@ -631,7 +632,7 @@ impl Session {
             let limits = self.limits_of_point_path(planned);
             // Rows of a change were changed: they can be had nowhere else, and do not leave.
             let bounds = OutputBounds::new(0, &limits, KEPT_MAX, home.tenant.changes_max());
-            let mut sink = KeepRows { rows: Vec::new(), bytes: 0, bounds };
+            let mut sink = KeepRows { rows: Vec::new(), bytes: 0, bounds, wanted: self.rows_wanted };
             let done = self.run_point(home, planned, parameters, &mut sink, limits)?;
             if let Some(done) = done.filter(|_| !sink.bounds.is_outgrown()) {
                 let fields = planned.fields.clone().unwrap_or_default();
@@ -640,6 +641,10 @@ impl Session {
         }
         let query =
             planned.query.clone().ok_or_else(|| SqlError::internal("an analytical plan has no query"))?;
+        let query = match self.rows_wanted {
+            Some(wanted) => limited(query, wanted),
+            None => query,
+        };
         let types = planned.parameters.clone();
         let reads = &planned.bound.accesses;
         let (fields, rows) = self.gather(home, query, reads, types, parameters, String::new())?;
@@ -693,6 +698,17 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// The query for so many of its rows, unless it has a limit of its own, or calls what is refused beside one.
+fn limited(query: Arc<ast::Query>, rows: u32) -> Arc<ast::Query> {
+    const SIGNALS: &[&str] = &["pg_cancel_backend", "pg_terminate_backend"];
+    if query.limit_clause.is_some() || query.fetch.is_some() || plan::names_any(&query, SIGNALS) {
+        return query;
+    }
+    let limit = Some(ast::Expr::value(ast::Value::Number(rows.to_string(), false)));
+    let limit = ast::LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() };
+    Arc::new(ast::Query { limit_clause: Some(limit), ..(*query).clone() })
 }
 
 /// Rows on their way to the client.
@@ -755,6 +771,8 @@ struct KeepRows {
     rows: Vec<Row>,
     bytes: usize,
     bounds: OutputBounds,
+    /// So many are enough.
+    wanted: Option<u32>,
 }
 
 impl RowSink for KeepRows {
@@ -764,7 +782,8 @@ impl RowSink for KeepRows {
         if flow == Flow::More {
             self.rows.push(row.to_vec());
         }
-        Ok(flow)
+        let has_all = self.wanted.is_some_and(|wanted| self.rows.len() >= wanted as usize);
+        Ok(if has_all { Flow::Stop } else { flow })
     }
 }
 
