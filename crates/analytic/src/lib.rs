@@ -35,6 +35,7 @@ mod json_aggregate;
 mod lazily;
 mod limit_by;
 mod look_back;
+mod look_ups;
 mod moments;
 mod nested_loops;
 mod operator;

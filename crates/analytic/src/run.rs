@@ -30,6 +30,7 @@ use crate::concat::ConcatUnions;
 use crate::error::{Planned, sql_error};
 use crate::in_order::OrdersKept;
 use crate::inner_filters;
+use crate::look_ups::LookUps;
 use crate::nested_loops::{KeptLeft, MadeAnew};
 use crate::relation::Relation;
 use crate::row_orders::RowOrders;
@@ -283,6 +284,7 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
         rules.push(Arc::new(WholeSorts));
     }
     rules.push(Arc::new(OrdersKept));
+    rules.push(Arc::new(LookUps));
     rules.push(Arc::new(WideRows(Arc::clone(shared))));
     rules.push(Arc::new(WindowMemory(Arc::clone(shared))));
     rules.push(Arc::new(MadeAnew));

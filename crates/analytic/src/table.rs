@@ -1,10 +1,10 @@
 //! A table of the snapshot as DataFusion reads it: leaf by leaf into batches, only the columns asked for, only the keys that a
-//! filter on an index's columns allows. What a subquery asks of an outer column it looks up anew for each row of that ([`OuterKeys`]).
+//! filter on an index's columns allows. What a subquery asks of an outer column it looks up anew for each row of that ([`OuterKeys`]), and what a join asks of few rows, these alone ([`Sought`]).
 
 use std::any::Any;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use base::{SqlError, SqlResult};
@@ -31,6 +31,7 @@ use datafusion::physical_plan::{
 use futures::stream;
 use tenant::catalog::{Index, Table};
 use tenant::row::keys::{ColumnRange, KeyRange};
+use tenant::{SnapshotScan, SnapshotView};
 use types::{Datum, PgType};
 
 use crate::apply::{Cell, cell_of};
@@ -133,8 +134,18 @@ fn access(table: &Table, bounds: &[ColumnBound]) -> Option<(Index, KeyRange)> {
     best.map(|(_, index, range)| (index, range))
 }
 
+/// An index, or the table itself, and the range of its keys that is read.
+type Place = (Option<Index>, KeyRange);
+
+fn open(view: &SnapshotView, table: &Arc<Table>, place: Place) -> SnapshotScan {
+    match place {
+        (Some(index), range) => view.index_scan(table, &index, range),
+        (None, range) => view.scan(table, range),
+    }
+}
+
 /// As [`access`], or all keys of the table.
-fn keys(table: &Table, bounds: &[ColumnBound]) -> (Option<Index>, KeyRange) {
+fn keys(table: &Table, bounds: &[ColumnBound]) -> Place {
     match access(table, bounds) {
         Some((index, range)) => (Some(index), range),
         None => (None, KeyRange::all()),
@@ -181,6 +192,7 @@ impl TableProvider for TableScan {
             positions,
             bounds,
             outer: Vec::new(),
+            sought: None,
             index,
             range,
             limit: if filters.is_empty() { limit } else { None },
@@ -199,6 +211,8 @@ struct ScanExec {
     bounds: Vec<ColumnBound>,
     /// Columns that are equal to outer ones in all rows that anybody wants.
     outer: Vec<(usize, Arc<Cell>)>,
+    /// A column of which only some values may be wanted.
+    sought: Option<Sought>,
     /// Those for `bounds` alone.
     index: Option<Index>,
     range: KeyRange,
@@ -216,6 +230,9 @@ impl DisplayAs for ScanExec {
         }
         for (position, _) in &self.outer {
             write!(f, ", {} of an outer row", self.table.columns[*position].name)?;
+        }
+        if let Some(sought) = &self.sought {
+            write!(f, ", {} of few rows", self.table.columns[sought.position].name)?;
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
@@ -251,9 +268,76 @@ impl PhysicalOptimizerRule for OuterKeys {
     }
 }
 
+/// Rows that are read one after the other while one is looked up.
+const ROWS_A_LOOK_UP: u64 = 64;
+
+/// The values of a column that a scan is asked for, told before it starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Sought {
+    table: Arc<Table>,
+    position: usize,
+    /// `None` for all rows.
+    values: Arc<Mutex<Option<Vec<Datum>>>>,
+    shared: Arc<Shared>,
+}
+
+impl Sought {
+    /// Rows of the table.
+    pub(crate) fn rows(&self) -> u64 {
+        self.shared.view.as_ref().map_or(0, |view| view.row_count(&self.table))
+    }
+
+    /// As many values as are worth looking up.
+    pub(crate) fn values_max(&self) -> usize {
+        usize::try_from(self.rows() / ROWS_A_LOOK_UP).unwrap_or(usize::MAX)
+    }
+
+    /// A value as the column has it, if an index can be asked for that.
+    pub(crate) fn value(&self, value: &ScalarValue) -> Option<Datum> {
+        key_value(&self.table, &self.shared, self.position, value)
+    }
+
+    /// Says which values, each once, the next run of the scan is asked for.
+    pub(crate) fn set(&self, values: Option<Vec<Datum>>) {
+        *self.values.lock().unwrap_or_else(PoisonError::into_inner) = values;
+    }
+
+    fn take(&self) -> Option<Vec<Datum>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The scan of a table that `plan` is, so that it may be asked for values of the column of that name in the plan; `None` where no index finds them.
+pub(crate) fn seeking(
+    plan: &Arc<dyn ExecutionPlan>,
+    column: &str,
+) -> Option<(Arc<dyn ExecutionPlan>, Sought)> {
+    let any: &dyn Any = plan.as_ref();
+    let scan = any.downcast_ref::<ScanExec>()?;
+    let position = *scan.positions.get(scan.schema().index_of(column).ok()?)?;
+    // The blanks of a `char(n)` are as many as its own type says.
+    let is_found = scan.table.columns[position].ty != PgType::Bpchar
+        && scan.table.indexes.iter().any(|index| index.column_positions().next() == Some(position));
+    let is_narrow = scan.index.is_some() || scan.limit.is_some() || !scan.outer.is_empty();
+    if !is_found || is_narrow {
+        return None;
+    }
+    let sought = Sought {
+        table: Arc::clone(&scan.table),
+        position,
+        values: Arc::default(),
+        shared: Arc::clone(&scan.shared),
+    };
+    let scan = ScanExec { sought: Some(sought.clone()), ..scan.clone() };
+    Some((Arc::new(scan), sought))
+}
+
 /// A scan under way.
 struct Progress {
-    scan: tenant::SnapshotScan,
+    scan: SnapshotScan,
+    table: Arc<Table>,
+    /// What is read behind it.
+    rest: std::vec::IntoIter<Place>,
     columns: Vec<value::Column>,
     /// Rows of a batch, if they are short: a leaf more or less.
     batch_rows: usize,
@@ -268,12 +352,10 @@ impl ScanExec {
             .view
             .as_ref()
             .ok_or_else(|| SqlError::internal("a plan without a snapshot was run"))?;
-        let keys = self.keys();
-        let over = keys.is_none();
-        let scan = match keys.unwrap_or_default() {
-            (Some(index), range) => view.index_scan(&self.table, &index, range),
-            (None, range) => view.scan(&self.table, range),
-        };
+        let mut places = self.places().into_iter();
+        let first = places.next();
+        let over = first.is_none();
+        let scan = open(view, &self.table, first.unwrap_or_default());
         let schema = self.schema();
         let columns = self
             .positions
@@ -283,12 +365,22 @@ impl ScanExec {
                 value::Column::new(self.table.columns[*position].ty, f.data_type(), batch_rows)
             })
             .collect();
-        Ok(Progress { scan, columns, batch_rows, left: self.limit.unwrap_or(usize::MAX), over })
+        let (table, left) = (Arc::clone(&self.table), self.limit.unwrap_or(usize::MAX));
+        Ok(Progress { scan, table, rest: places, columns, batch_rows, left, over })
+    }
+
+    /// What is read, one after the other.
+    fn places(&self) -> Vec<Place> {
+        let values = self.sought.as_ref().and_then(|sought| Some((sought.position, sought.take()?)));
+        let Some((position, values)) = values else { return self.keys().into_iter().collect() };
+        // By this column alone, whatever is known of others: so that no row is met twice.
+        let place = |value| keys(&self.table, &[(position, Operator::Eq, value)]);
+        values.into_iter().map(place).collect()
     }
 
     /// The index and the range of its keys to read for the present values of the outer columns; `None` where one of these is
     /// NULL, which nothing is equal to.
-    fn keys(&self) -> Option<(Option<Index>, KeyRange)> {
+    fn keys(&self) -> Option<Place> {
         if self.outer.is_empty() {
             return Some((self.index.clone(), self.range.clone()));
         }
@@ -335,6 +427,15 @@ impl ScanExec {
     }
 }
 
+impl Progress {
+    /// Begins with what is read next; false if there is nothing.
+    fn goes_on(&mut self, shared: &Shared) -> bool {
+        let (Some(place), Some(view)) = (self.rest.next(), &shared.view) else { return false };
+        self.scan = open(view, &self.table, place);
+        true
+    }
+}
+
 /// The next batch of a scan; `None` at its end.
 fn batch(
     progress: &mut Progress,
@@ -365,7 +466,8 @@ fn batch(
                     .try_for_each(|(column, position)| column.extend(leaf, *position))
             })?
         };
-        progress.over = !more || progress.left == 0;
+        let ends = !more && !progress.goes_on(shared);
+        progress.over = ends || progress.left == 0;
     }
     shared.control.add_rows_read(rows as u64);
     if rows == 0 {

@@ -301,6 +301,34 @@ fn window_functions_keep_to_the_working_memory() {
 }
 
 #[test]
+fn a_join_looks_up_what_few_rows_ask_of_a_large_table() {
+    let mut sample = Sample::new();
+    // Of the 120 rows of `child` seven have 4 in `parent_id`, with which an index begins.
+    let one = "(select max(id) as id from parent where id < 5) p";
+    let none = "(select max(id) as id from parent where id < 0) p";
+    let on = "on c.parent_id = p.id";
+    let step = "select c.parent_id, t.n + 1 from child c join t on c.parent_id = t.id where t.n < 3";
+    let steps = format!("with recursive t(id, n) as (select 4, 1 union all {step})");
+    for (sql, expected, rows_max) in [
+        (format!("select count(*), min(c.id), max(c.id) from {one} join child c {on}"), "7|3|111\n", 20),
+        (format!("select count(*) from child c join {one} {on} and c.id <> 3"), "6\n", 20),
+        (format!("select p.id, count(c.id) from {one} left join child c {on} group by 1"), "4|7\n", 20),
+        (format!("select count(*), count(c.id) from {none} left join child c {on}"), "1|0\n", 20),
+        (format!("select count(*) from child c where c.parent_id in (select id from {one})"), "7\n", 20),
+        (format!("{steps} select count(*) from t"), "57\n", 20),
+        // All rows count where there is no partner.
+        (format!("select count(*) from child c left join {one} {on}"), "120\n", 200),
+        (format!("select count(*) from child c where parent_id not in (select id from {one})"), "113\n", 200),
+        // More values are not worth it.
+        (format!("select count(*) from parent p join child c {on}"), "120\n", 200),
+    ] {
+        assert_eq!(sample.text(&sql).as_deref(), Ok(expected), "{sql}");
+        let rows = sample.control.rows_read();
+        assert!(rows <= rows_max, "{sql}: {rows} rows");
+    }
+}
+
+#[test]
 fn common_tables_may_read_each_other_in_long_chains() {
     let mut sample = Sample::new();
     let chain = |tables: usize, each: &str| {

@@ -7,8 +7,8 @@ use base::{ByteCount, CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
 use env::Env;
 use governor::{MemoryPromise, WorkMemory};
 use sql::session::{
-    AnalyticEvent, AnalyticRequest, Deliver, Field, LedgerRows, PathNames, QueryContext, QueryLimits,
-    RandomBits, TempSpace,
+    AnalyticEvent, AnalyticRequest, Deliver, Field, LedgerRows, PathNames, QueryContext, QueryControl,
+    QueryLimits, RandomBits, TempSpace,
 };
 use tenant::catalog::{
     Catalog, Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PG_CATALOG, PUBLIC_SCHEMA,
@@ -36,6 +36,8 @@ pub(crate) struct Sample {
     /// What its operators may hold; `None` for no limit.
     pub(crate) work_memory: Option<ByteCount>,
     pub(crate) ledger: Arc<dyn LedgerRows>,
+    /// Of the last query.
+    pub(crate) control: QueryControl,
     _directory: tempfile::TempDir,
 }
 
@@ -65,8 +67,15 @@ impl Sample {
         let temp = Arc::new(TempSpace::new(env, directory.path().join("temp")));
         let tenant = made.expect("a tenant");
         let log = Log::default();
-        let mut sample =
-            Sample { tenant, log, temp, work_memory: None, ledger: Arc::new(()), _directory: directory };
+        let mut sample = Sample {
+            tenant,
+            log,
+            temp,
+            work_memory: None,
+            ledger: Arc::new(()),
+            control: QueryControl::default(),
+            _directory: directory,
+        };
         sample.define();
         for table in ["parent", "child", "measure"] {
             sample.load(table);
@@ -300,7 +309,8 @@ impl Sample {
             limits: QueryLimits { temp: Some(Arc::clone(&self.temp)), work_memory, work_meter: None },
         };
         let mut events = Vec::new();
-        analytic::run(request, &mut |event| {
+        self.control = QueryControl::default();
+        analytic::run_controlled(request, &self.control, &mut |event| {
             events.push(event);
             true
         });
