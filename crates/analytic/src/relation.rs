@@ -133,7 +133,7 @@ impl Level {
     }
 }
 
-/// No identifier of a statement begins with it.
+/// Begins no identifier that a statement needs; one that a client begins with it names nothing, or something of its own query.
 const SYNTHETIC_PREFIX: char = '\u{1}';
 
 /// A level within the levels around it.
@@ -144,8 +144,8 @@ pub(crate) struct LevelScope<'a> {
 
 impl Scope for LevelScope<'_> {
     fn resolve(&self, qualifier: &[&str], name: &str) -> SqlResult<Option<ColumnRef>> {
-        if let Some(number) = name.strip_prefix(SYNTHETIC_PREFIX) {
-            let index = number.parse::<usize>().expect("a synthetic's number");
+        let number = name.strip_prefix(SYNTHETIC_PREFIX).and_then(|number| number.parse::<usize>().ok());
+        if let Some(index) = number.filter(|index| *index < self.level.synthetic.borrow().len()) {
             let ty = self.level.synthetic.borrow()[index].ty;
             return Ok(Some(ColumnRef { depth: 0, index: SYNTHETIC + index, ty, typmod: TypeMod::NONE }));
         }

@@ -109,6 +109,8 @@ fn queries_fail_as_postgresql_does() {
         ),
         ("select public.p.* from parent p".to_owned(), S::UNDEFINED_TABLE),
         ("select stock.parent.* from parent".to_owned(), S::UNDEFINED_TABLE),
+        ("select \"\u{1}x\", row_number() over () from parent".to_owned(), S::UNDEFINED_COLUMN),
+        ("select \"\u{1}7\", row_number() over () from parent".to_owned(), S::UNDEFINED_COLUMN),
         ("select grouping(name) from parent group by rollup (id)".to_owned(), S::GROUPING_ERROR),
         ("select grouping(id) from parent".to_owned(), S::GROUPING_ERROR),
         ("select json_object_agg(null, id) from parent".to_owned(), S::INVALID_PARAMETER_VALUE),
