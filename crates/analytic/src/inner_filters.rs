@@ -12,10 +12,10 @@ use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{JoinType, NullEquality};
+use datafusion::common::{JoinType, NullEquality, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Volatility};
+use datafusion::logical_expr::{BinaryExpr, Expr, Filter, LogicalPlan, Operator, Volatility};
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
@@ -105,7 +105,7 @@ impl OptimizerRule for InnerFirst {
         self.0.apply_order()
     }
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let plan = match above_aggregation(plan)? {
+        let plan = match above_aggregation(constants_last(plan)?)? {
             (plan, None) => plan,
             (plan, Some(condition)) => return Ok(Transformed::yes(FixedFilter::plan(condition, plan))),
         };
@@ -126,6 +126,36 @@ impl OptimizerRule for InnerFirst {
             None => Arc::unwrap_or_clone(filter.input),
         };
         Ok(Transformed::yes(FixedFilter::plan(later, input)))
+    }
+}
+
+/// A filter with its comparisons of a column and a constant in the form that DataFusion, which makes one of those of one column, takes for granted: the
+/// constant on the right, without which `5 = x` is another value than `x = 5` has and both are false, and none with NULL, which would be the least value. The constants
+/// of an inner query come to a column as the filter goes down, when conditions have been simplified.
+fn constants_last(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Filter(filter) = plan else { return Ok(plan) };
+    let conditions = split_conjunction_owned(filter.predicate).into_iter().map(constant_last);
+    match conjunction(conditions) {
+        Some(conditions) => Ok(LogicalPlan::Filter(Filter::try_new(conditions, filter.input)?)),
+        None => Ok(Arc::unwrap_or_clone(filter.input)),
+    }
+}
+
+fn constant_last(condition: Expr) -> Expr {
+    use crate::translate::{binary, is_null_literal};
+
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else { return condition };
+    let constant_first = match (&*left, &*right) {
+        (Expr::Column(_), Expr::Literal(..)) => false,
+        (Expr::Literal(..), Expr::Column(_)) => true,
+        _ => return binary(*left, op, *right),
+    };
+    let has_null = is_null_literal(&left) || is_null_literal(&right);
+    let takes_nulls = matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom);
+    match op.swap() {
+        Some(_) if has_null && !takes_nulls => Expr::Literal(ScalarValue::Boolean(None), None),
+        Some(swapped) if constant_first => binary(*right, swapped, *left),
+        _ => binary(*left, op, *right),
     }
 }
 
