@@ -7,6 +7,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
@@ -22,11 +23,15 @@ use crate::in_order::Order;
 ///
 /// And what is known of the values of an outer join's input, as that `c` is 'B' behind `LEFT JOIN r ON … AND r.c = 'B'`, DataFusion takes for known of the join's rows, where NULLs stand
 /// beside it, and sorts by no such column: so nothing is known of that input there.
+///
+/// And what is the same in all rows of the input that is gone through, as `c.kind` behind `WHERE c.kind = 'x'`, DataFusion does not know of the join's rows. But a sort by it, for a window above, it makes
+/// below the join, where there is nothing left to sort by, and then misses the order: so it is known there neither.
 #[derive(Debug)]
 pub(crate) struct RowOrders;
 
 impl PhysicalOptimizerRule for RowOrders {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let is_asked = is_order_asked(&plan)?;
         plan.transform_up(|node| {
             let any: &dyn std::any::Any = node.as_ref();
             if any.is::<SortMergeJoinExec>() {
@@ -46,7 +51,11 @@ impl PhysicalOptimizerRule for RowOrders {
             };
             let left_is_hidden = (hash.is_some() && may_be_sorted(left)?)
                 || (matches!(kind, JoinType::Right | JoinType::Full) && is_told_values(left));
-            let right_is_hidden = matches!(kind, JoinType::Left | JoinType::Full) && is_told_values(right);
+            let right_is_hidden = match kind {
+                JoinType::Left | JoinType::Full => is_told_values(right),
+                JoinType::Inner | JoinType::Right => is_asked && hash.is_some() && has_constants(right),
+                _ => false,
+            };
             if !left_is_hidden && !right_is_hidden {
                 return Ok(Transformed::no(node));
             }
@@ -67,6 +76,15 @@ impl PhysicalOptimizerRule for RowOrders {
     }
 }
 
+/// Whether something in the plan must have its rows in an order, but for whoever reads all of it.
+fn is_order_asked(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| {
+        let any: &dyn std::any::Any = node.as_ref();
+        let asks = node.required_input_ordering().iter().any(Option::is_some);
+        Ok(asks && !any.is::<OutputRequirementExec>())
+    })
+}
+
 /// Whether something in the plan has an order, or will have asked for one.
 fn may_be_sorted(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     plan.exists(|node| {
@@ -78,4 +96,9 @@ fn may_be_sorted(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
 /// Whether some columns are known to be the same in all rows, or equal to each other.
 fn is_told_values(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.properties().equivalence_properties().eq_group().iter().next().is_some()
+}
+
+/// Whether some columns are known to be the same in all rows.
+fn has_constants(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    !plan.properties().equivalence_properties().constants().is_empty()
 }

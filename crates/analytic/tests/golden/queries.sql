@@ -462,6 +462,10 @@ select q.id, s.x, (select z.id from child z where z.parent_id = q.id order by z.
 select p.id, sum(p.id) over (order by p.id) as s, (select c.id from child c where c.parent_id = p.id order by c.id limit 1) as x from parent p where p.id > 5 order by p.id desc limit 2;
 select c.id, p.id from parent p left join child c on c.parent_id = p.id and c.id = 5 order by c.id, p.id limit 3;
 select row_number() over (partition by c.id order by p.id), p.id from parent p left join child c on c.parent_id = p.id and c.id = 5 where p.id > 16 order by p.id;
+select c.id, row_number() over (partition by c.k order by c.id desc) from parent p join (select id, parent_id, 5 as k from child) c on c.parent_id = p.id where c.id < 6 order by c.id;
+select p.id, count(*) over (partition by p.k) from (select id, 5 as k from parent) p join child c on c.parent_id = p.id where c.id < 6 order by p.id;
+select c.id, rank() over (partition by c.m order by c.id) from parent p join child c on c.parent_id = p.id where c.m = 'happy' and c.id < 9 order by c.id;
+select array_agg(s.id) from (select c.id from parent p join (select id, parent_id, 5 as k from child) c on c.parent_id = p.id where c.id < 6 order by c.k, c.id desc) s;
 select distinct on (c.id) c.id, p.id from parent p left join child c on c.parent_id = p.id and c.id = 5 order by c.id, p.id desc;
 select count(distinct name) from parent where name = 'nobody';
 select count(distinct x) from (select 5 as x from parent where id < 0) s;
