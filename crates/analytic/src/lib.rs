@@ -20,6 +20,7 @@ mod concat;
 mod condition;
 mod error;
 mod expand;
+mod filters_first;
 mod first_rows;
 mod fixed_filter;
 mod float_groups;

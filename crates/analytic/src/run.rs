@@ -273,8 +273,12 @@ fn session_state(shared: &Arc<Shared>, limits: &QueryLimits, memory: Memory) -> 
         if rule.name() == "aggregate_statistics" {
             continue;
         }
+        // A condition on what is called `random() AS r` it asks in a filter below, of another `random()`. The logical plan has moved all conditions that can.
+        if rule.name() == "FilterPushdown" {
+            continue;
+        }
         let chooses_inputs = rule.name() == "join_selection";
-        rules.push(rule);
+        rules.push(crate::filters_first::filters_first(rule));
         if chooses_inputs {
             rules.push(Arc::new(KeptLeft));
             rules.push(Arc::new(RowOrders));

@@ -353,6 +353,8 @@ select sum(x), max(x), count(*), count(distinct x) from (select (case id when 2 
 select x, count(*), x * 2, x > 1, round(x) from (select (case id % 3 when 2 then 'NaN' else id::text end)::numeric(5, 2) as x from parent where id < 7) q group by x order by x desc;
 select * from (select id, 12 / (id - 3) as q from parent where id <> 3) s where q > 2 order by id;
 with s as (select id from parent where id <> 3) select id from s where 12 / (id - 3) > 2 order by id;
+select id, (parent_id + length(tag)) / (id - 3) from child where id <> 3 and id < 6 order by id;
+select d from (select floor(random() * 2) as d from child where id > 1) s where d = 1 group by d;
 select l.n, r.n from (select id % 4 as k, row_number() over (order by id desc) as n from parent) l join (select id % 4 as k, rank() over (order by id / 5) as n from parent) r on l.k = r.k where l.n < 4 order by r.n, l.n;
 select l.id, r.id from (select id % 4 as k, id from parent order by id) l join (select id % 4 as k, id / 5 as id from parent order by id / 5) r on l.k = r.k order by r.id, l.id limit 12;
 select count(*), sum(id) > 0 from (select id from (select id from parent limit 4 offset 3) q order by id desc) z;
