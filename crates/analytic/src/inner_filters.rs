@@ -47,6 +47,8 @@ pub(crate) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             rules.push(Arc::new(OneEquality(EliminateCrossJoin::new())));
         } else if rule.name() == ExtractEquijoinPredicate::new().name() {
             rules.push(Arc::new(OneEquality(ExtractEquijoinPredicate::new())));
+        } else if rule.name() == "eliminate_join" {
+            rules.push(Arc::new(OncePerRow(rule)));
         } else {
             rules.push(rule);
         }
@@ -88,6 +90,26 @@ impl OptimizerRule for OneEquality<ExtractEquijoinPredicate> {
     }
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if has_equal_nulls(&plan) {
+            return Ok(Transformed::no(plan));
+        }
+        self.0.rewrite(plan, config)
+    }
+}
+
+/// The rule by which a join that only says which rows of one side there are, not how often, as below DISTINCT, has each of them once. A `random()` above it is another for each of the
+/// join's rows.
+#[derive(Debug)]
+struct OncePerRow(Arc<dyn OptimizerRule + Send + Sync>);
+
+impl OptimizerRule for OncePerRow {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if crate::with::calls_volatile(&plan) {
             return Ok(Transformed::no(plan));
         }
         self.0.rewrite(plan, config)

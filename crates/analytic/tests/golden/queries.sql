@@ -114,6 +114,7 @@ select string_agg(distinct tag, ',' order by tag desc) from child where id < 9;
 select array_agg(distinct parent_id order by parent_id desc) from child where parent_id < 6;
 select parent_id % 3, sum(distinct parent_id) filter (where id > 20), count(distinct m), array_agg(distinct parent_id) from child where parent_id < 7 group by rollup (1) order by 1;
 select parent_id % 2, parent_id % 3, sum(distinct parent_id), stddev(id), string_agg(distinct m::text, ',') from child group by cube (1, 2) order by 1, 2;
+select count(*) from (select distinct p.id, (random() * 1000000000)::int from parent p join child c on c.parent_id = p.id) s;
 select id, sum(f8) over w, avg(f8) over w, max(f8) over w from (select id, case id when 3 then 'NaN' when 6 then 'Infinity' when 9 then 1e20 else f8 end as f8 from measure where id < 13) s window w as (order by id rows between 1 preceding and current row) order by id;
 select id, avg(id) over w, avg(n) over w, sum(n) over w, count(n) over w, stddev(id) over w, sum(iv) over w from measure where id < 12 window w as (order by id rows between 2 preceding and 1 following) order by id;
 select id, string_agg(name, ',') over (order by id rows between 1 preceding and 1 following), array_agg(id) over (order by id desc rows between current row and 2 following), bool_and(id > 2) over (order by id rows 1 preceding) from parent where id < 6 order by id;
