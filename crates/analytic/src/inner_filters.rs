@@ -135,6 +135,9 @@ impl OptimizerRule for InnerFirst {
         if let Some(plan) = before_lookups(&filter)? {
             return Ok(Transformed::yes(plan));
         }
+        if let Some(plan) = before_computed(&filter)? {
+            return Ok(Transformed::yes(plan));
+        }
         if !matches!(&*filter.input, LogicalPlan::Filter(_)) {
             return self.0.rewrite(LogicalPlan::Filter(filter), config);
         }
@@ -203,6 +206,34 @@ fn before_lookups(filter: &Filter) -> Result<Option<LogicalPlan>> {
         Some(later) => LogicalPlan::Filter(Filter::try_new(later, Arc::new(plan))?),
         None => plan,
     }))
+}
+
+/// The filter with those of its conditions first that are on nothing that may fail to be computed, as in `(SELECT a, b, a / b AS q …) s WHERE b <> 0 AND q > 2`: below the projection they would be
+/// one condition, asked of all rows. Where tables are joined below, the others may be what joins them.
+fn before_computed(filter: &Filter) -> Result<Option<LogicalPlan>> {
+    let LogicalPlan::Projection(projection) = &*filter.input else { return Ok(None) };
+    let columns = projection.schema.columns().into_iter().zip(&projection.expr);
+    let failing: Vec<_> = columns.filter(|(_, expr)| may_fail(expr)).map(|(column, _)| column).collect();
+    if failing.is_empty() || !is_of_one_table(&projection.input) {
+        return Ok(None);
+    }
+    let is_on_failing =
+        |condition: &Expr| condition.column_refs().into_iter().any(|column| failing.contains(column));
+    let conditions = split_conjunction_owned(filter.predicate.clone());
+    let (later, sooner): (Vec<_>, Vec<_>) = conditions.into_iter().partition(is_on_failing);
+    let (Some(later), Some(sooner)) = (conjunction(later), conjunction(sooner)) else { return Ok(None) };
+    let sooner = LogicalPlan::Filter(Filter::try_new(sooner, Arc::clone(&filter.input))?);
+    Ok(Some(FixedFilter::plan(later, sooner)))
+}
+
+fn is_of_one_table(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(_) | LogicalPlan::Values(_) | LogicalPlan::Aggregate(_) => true,
+        LogicalPlan::Projection(node) => is_of_one_table(&node.input),
+        LogicalPlan::SubqueryAlias(node) => is_of_one_table(&node.input),
+        LogicalPlan::Filter(node) => is_of_one_table(&node.input),
+        _ => false,
+    }
 }
 
 /// Whether a condition has another value each time that it is asked, or a query within. A cell has one while the rows come.

@@ -277,6 +277,8 @@ select l.* from parent p, upper(p.name) with ordinality as l(n, o) where p.id < 
 select count(*) from generate_series(1, 1000) g where coalesce(nullif(floor(random() * 2)::int, 0), 5) is null;
 select g, count(coalesce(nullif(floor(random() * 2)::int, 0), 5)) from generate_series(1, 2) as x, (values (1)) as v(g), generate_series(1, 500) y group by g;
 select count(*) from (values (0, 1), (1, 10), (2, 7), (0, 3), (5, 20)) v(b, a) where b <> 0 and a / b > 3;
+select id, q from (select id, 12 / (id - 3) as q from parent) s where id <> 3 and q > 2 order by id;
+select k, r from (select id % 3 as k, count(*) filter (where id % 3 = 0) as n, 60 / count(*) filter (where id % 3 = 0) as r from parent group by 1) s where n > 0 and r > 3;
 select count(*) from (values (0, 1), (1, 10), (2, 7), (0, 3), (5, 20)) v(b, a) where case when b = 0 then false else a / b > 3 end;
 select a, b = 0 or a / b > 3, b <> 0 and a / b > 3, coalesce(nullif(b = 0, false), a / b > 3), nullif(b, 0) is null and a / b > 3 from (values (0, 1), (1, 10), (2, 7), (-1, 3), (5, 20)) v(b, a) where a > 1 order by a;
 select x from (values ('1'), ('a'), ('22'), ('b'), (null), ('7')) v(x) where x ~ '^[0-9]+$' and x::int > 5 order by 1;
