@@ -273,7 +273,7 @@ pub(super) struct DiskState {
     pub(super) cut_after: Option<u64>,
     pub(super) powered_off: bool,
     pub(super) changes: u64,
-    /// Faults that struck: injected errors, writes that found no room, flipped bits.
+    /// Faults that struck: injected errors, writes that found no room and questions how much there is where it is limited, flipped bits.
     pub(super) struck: u64,
     /// Whether every operation is printed.
     pub(super) traced: bool,
@@ -660,7 +660,11 @@ impl Disk for SimDisk {
     }
 
     fn free_space(&self, _path: &Path) -> io::Result<ByteCount> {
-        let disk = lock(&self.0.disk);
+        let mut disk = lock(&self.0.disk);
+        if disk.capacity < UNLIMITED {
+            // Who is told of it acts on it, before an operation finds no room.
+            disk.struck += 1;
+        }
         Ok(ByteCount(disk.capacity.saturating_sub(disk.used())))
     }
 

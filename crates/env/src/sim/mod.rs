@@ -288,7 +288,7 @@ impl World {
         lock(&self.0.disk).faults.push(fault);
     }
 
-    /// Faults that struck since [`World::mend_disk`]: injected errors, operations that found no room, flipped bits. Short transfers do not count.
+    /// Faults that struck since [`World::mend_disk`]: injected errors, operations that found no room, questions how much there is where that is limited, flipped bits. Short transfers do not count.
     pub fn faults_struck(&self) -> u64 {
         lock(&self.0.disk).struck
     }
