@@ -238,7 +238,9 @@ fn a_statement_that_ends_in_one_turn_is_held_to_exactly_its_rows() {
     let mut bound = Vec::new();
     client::parse(&mut bound, "", "SELECT v FROM t LIMIT 101", &[]);
     client::bind(&mut bound, "", "", &[], &[], &[]);
-    client::execute(&mut bound, "", 150);
+    client::execute(&mut bound, "", 10);
+    // Not the Sync at once: then no more than those would be looked for.
+    client::flush(&mut bound);
     client::sync(&mut bound);
     owner.send(&bound);
     ended(&mut owner, "r", "101 rows");
