@@ -91,7 +91,7 @@ pub(super) fn define(names: &Names, table: &str, definition: &ast::ColumnDef) ->
                 set_nullable(&mut nullable, false, table, &name)?;
                 identity(&mut new, generated_as, sequence_options.as_deref(), table)?;
             }
-            ColumnOption::Collation(collation) => require_collation(collation)?,
+            ColumnOption::Collation(collation) => require_collation(collation, ty)?,
             other => {
                 let Some(found) = constraint::of_column(&name, constraint, other)? else {
                     return Err(SqlError::unsupported(format!("the column clause {other}")));
@@ -131,13 +131,21 @@ fn serial_type(ty: &DataType) -> Option<PgType> {
 }
 
 /// Only the collations that are the tenant's own order are there.
-fn require_collation(collation: &ast::ObjectName) -> SqlResult<()> {
+///
+/// # Errors
+/// 0A000 for others, 42804 for a type whose values are in no collation's order.
+pub(super) fn require_collation(collation: &ast::ObjectName, ty: PgType) -> SqlResult<()> {
     let parts = super::names::parts(collation)?;
     let name = parts.last().map_or("", String::as_str);
-    if matches!(name, "default" | "C" | "POSIX" | "ucs_basic" | "C.UTF-8") {
+    if !matches!(name, "default" | "C" | "POSIX" | "ucs_basic" | "C.UTF-8" | "C.utf8") {
+        return Err(SqlError::unsupported(format!("the collation \"{name}\""))
+            .with_hint("The collation is C.UTF-8."));
+    }
+    if ty.element().unwrap_or(ty).is_string() {
         return Ok(());
     }
-    Err(SqlError::unsupported(format!("the collation \"{name}\"")).with_hint("The collation is C.UTF-8."))
+    let message = format!("collations are not supported by type {}", ty.name());
+    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message))
 }
 
 fn identity(

@@ -6,6 +6,7 @@ use tenant::catalog::{IndexColumn, Relation, Table};
 use tenant::ddl::NewIndex;
 use types::PgType;
 
+use super::column::require_collation;
 use super::names::{notice, split};
 use super::storage_parameters;
 use crate::expr::fold_ident;
@@ -93,6 +94,10 @@ fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn
     if with_fill.is_some() {
         return Err(SqlError::unsupported("WITH FILL"));
     }
+    let (expr, collation) = match expr {
+        ast::Expr::Collate { expr, collation } => (&**expr, Some(collation)),
+        plain => (plain, None),
+    };
     let ast::Expr::Identifier(ident) = expr else {
         return Err(SqlError::unsupported("an index on an expression"));
     };
@@ -100,6 +105,9 @@ fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn
     let (position, _) = table.column(&name).ok_or_else(|| {
         SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
     })?;
+    if let Some(collation) = collation {
+        require_collation(collation, table.columns[position].ty)?;
+    }
     if let Some(class) = operator_class {
         check_class(&split(class)?.1, table.columns[position].ty)?;
     }

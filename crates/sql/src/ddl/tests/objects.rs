@@ -285,13 +285,23 @@ fn options_of_vacuum_and_analyze_are_those_of_postgresql() {
 
 #[test]
 fn what_frameworks_write_around_indexes_locks_and_grants_is_taken() {
-    let sql = "create table t (a int, b text, c varchar(9), d char(3)); insert into t values (1, 'x', 'y', 'z'), (2, 'x', 'y', 'z');
+    let sql = r#"create table t (a int, b text, c varchar(9), d char(3)); insert into t values (1, 'x', 'y', 'z'), (2, 'x', 'y', 'z');
                create index i on t (b text_pattern_ops, c varchar_pattern_ops desc, d bpchar_pattern_ops, a int4_ops);
                create index k on t (b pg_catalog.text_ops); drop index k;
-               grant execute on all functions in schema public to public";
+               create index l on t (c collate "C" varchar_pattern_ops desc, b collate pg_catalog."default"); drop index l;
+               create table u (a text collate "C.utf8", b varchar(3)[] collate "C");
+               grant execute on all functions in schema public to public"#;
     assert_eq!(
         failure(sql, "create index on t (a text_pattern_ops)"),
         "42804 operator class \"text_pattern_ops\" does not accept data type integer"
+    );
+    for refused in [r#"create index on t (a collate "C")"#, r#"create table v (a int collate "C")"#] {
+        let error = "42804 collations are not supported by type integer";
+        assert_eq!(failure(sql, refused), error, "{refused}");
+    }
+    assert_eq!(
+        failure(sql, r#"create index on t (b collate "de_DE")"#),
+        "0A000 the collation \"de_DE\" is not supported"
     );
     assert_eq!(
         failure(sql, "grant execute on all routines in schema nosuch to public"),
