@@ -8,7 +8,7 @@ use types::PgType;
 use super::column::NewColumn;
 use super::create_table::make;
 use crate::expr::fold_ident;
-use crate::parse::changes_rows;
+use crate::parse::{changes_rows, is_name_alone};
 use crate::session::{Home, Pause, Session};
 
 /// Makes the table from the query's columns and fills it with its rows, many of them in slices ([`Session::fill`]); the command tag.
@@ -20,7 +20,7 @@ pub(super) fn run(
     schema: Oid,
     name: &str,
 ) -> Result<String, Pause> {
-    if !create.constraints.is_empty() || create.columns.iter().any(|column| !column.options.is_empty()) {
+    if !create.constraints.is_empty() || !create.columns.iter().all(is_name_alone) {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS takes column names alone").into());
     }
     if changes_rows(query) {

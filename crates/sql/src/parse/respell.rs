@@ -20,7 +20,7 @@
 //! * `a ISNULL` becomes `a IS NULL`.
 //! * `IS DISTINCT FROM` becomes an operator, behind which `sqlparser` ends where it should: [`distinct_from`] reads it back.
 //! * WITH DATA at the end of a CREATE TABLE AS is left out.
-//! * The names in `CREATE TABLE t (a, b) AS` become columns of some type, which nobody reads.
+//! * The names in `CREATE TABLE t (a, b) AS` become columns of the type `"…"`: [`is_name_alone`] tells.
 //! * `EXPLAIN (query)` becomes `EXPLAIN (COSTS) (query)`: `sqlparser` takes what stands in parentheses there for options.
 //! * `SELECT … INTO t` becomes, once it is read, the `CREATE TABLE t AS` that it means.
 
@@ -71,6 +71,7 @@ const NOT_DISTINCT: &str = "\u{1}not distinct";
 
 const CONCURRENTLY: &str = "\u{1}concurrently";
 const VARIADIC: &str = "\u{1}variadic";
+const NO_TYPE: &str = "\u{1}no type";
 
 const LOCKS: [(&[&str], LockWord, &str); 4] = [
     (&["NO", "KEY", "UPDATE"], LockWord::NoKeyUpdate, "\u{1}no key update"),
@@ -249,6 +250,14 @@ pub fn like_clause(column: &ast::ColumnDef) -> Option<LikeClause> {
     let options = modifiers.chunks_exact(2).map(|pair| (pair[0] == "including", pair[1].clone()));
     let table = table.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
     Some(LikeClause { table, options: options.collect() })
+}
+
+/// Whether a column is one of `CREATE TABLE t (a, b) AS`, of which nothing but the name is said.
+pub fn is_name_alone(column: &ast::ColumnDef) -> bool {
+    let ast::DataType::Custom(ty, _) = &column.data_type else { return false };
+    let is_mark =
+        matches!(ty.0.as_slice(), [ast::ObjectNamePart::Identifier(name)] if name.value == NO_TYPE);
+    is_mark && column.options.is_empty()
 }
 
 /// A statement's tokens without the white space between them.
@@ -599,13 +608,13 @@ fn is_table_name(solid: &Solid<'_>, end: usize) -> bool {
     end > first && end - first <= TABLE_NAME_TOKENS_MAX && (end - first) % 2 == 1 && (first..end).all(fits)
 }
 
-/// `(a text, b text)` for names that are followed by AS, and where the statement goes on.
+/// `(a "…", b "…")` for names that are followed by AS, and where the statement goes on.
 fn names_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
     let mut tokens = vec![Token::LParen];
     let mut next = at + 1;
     loop {
         let name @ Token::Word(_) = solid.token(next)? else { return None };
-        tokens.extend([name.clone(), Token::make_keyword("TEXT")]);
+        tokens.extend([name.clone(), Token::make_word(NO_TYPE, Some('"'))]);
         let behind = solid.token(next + 1)?.clone();
         next += 2;
         match behind {

@@ -45,6 +45,11 @@ fn a_query_makes_a_table_by_as_and_by_into() {
     assert_eq!(rows(made, "select * from t"), ["1|one", "2|two"]);
     let named = "create table if not exists t (number, \"The Name\") as values (1, 'one')";
     assert_eq!(rows(named, "select \"The Name\" from t where number = 1"), ["one"]);
+    // A type would decide nothing here.
+    for typed in ["(a int) as select 'x'", "(a int, b varchar(2)) as select 1, 'long'"] {
+        let refused = format!("create table t {typed}");
+        assert_eq!(failure("", &refused), "42601 CREATE TABLE AS takes column names alone", "{refused}");
+    }
     let into = "create table t (a int, b int); insert into t values (1, 2), (3, 4); select a, a + b as c into u from t where b > 2";
     assert_eq!(rows(into, "select * from u"), ["3|7"]);
     let (mut bench, mut session) = after("");
