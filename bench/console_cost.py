@@ -143,6 +143,8 @@ def main():
             say("the table is asked for each time it is gathered")
             cases["busiest"] = watched(server, arguments.seconds, GATHERED_EVERY)
             sent, plain = page_sent(server)
+            if running.poll() is not None:
+                raise SystemExit(f"void: the load ended before its time: {running.communicate()}")
             running.kill()
             running.wait()
     more = cases["open"]["http_core_share"] - cases["closed"]["http_core_share"]

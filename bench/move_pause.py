@@ -5,33 +5,33 @@ pgbench's tpcb-like script runs on one tenant, each client as fast as it can or 
 administrator moves the tenant to another worker and back, every --every seconds.
 
 The pause is the server's own measurement (/metrics, rowhouse_move_pause_seconds: from the moment the tenant's tasks stand still to the moment its new home has taken them in; buckets that double, so a figure is the bound of the bucket it lies in). Attempts that were
-given up are not in it. Latencies are of each transaction by the client's clock: those that began or ended within 20 ms after a move was acknowledged or while it was asked for, against the others.
+given up are not in it. Latencies are of each transaction by the client's clock: those that were under way while a move was asked for or within 20 ms after it was acknowledged, against the others.
 
-The floor: a pause is at most 10 ms.
+The floor: a pause is at most 10 ms. A bucket ends at 8.192 and the next at 16.384 ms, so one of more than 8.192 is called missed.
 """
 
 import random
-import threading
 import time
 
 import servers
+from commit_latency import split_by_spans
 from servers import say
-from snapshot_pause import pauses, quantile_bound, run_beside, split
+from snapshot_pause import Disturber, pauses, quantile_bound, run_beside
 
 WINDOW_US = 20_000
+PAUSE_MS_MAX = 10
 MOVES = "rowhouse_move_pause_seconds"
 TENANT = "move1"
 
 
-class Moves(threading.Thread):
-    """Moves the tenant to and fro until told to end; when each was asked for, and how long the statement took."""
+class Moves(Disturber):
+    """Moves the tenant to and fro; how long each statement took, and from when it was asked for to 20 ms behind its end (`spans`)."""
 
     def __init__(self, server, workers, every):
-        super().__init__(daemon=True)
-        self.connection, self.workers, self.every = server.connect(), workers, every
-        self.asked, self.took_ms, self.over = [], [], threading.Event()
+        super().__init__(server.connect(), every)
+        self.workers, self.took_ms, self.spans = workers, [], []
 
-    def run(self):
+    def disturb(self):
         to = 0
         while not self.over.wait(self.every * random.uniform(0.8, 1.2)):
             to = (to + 1) % self.workers
@@ -39,6 +39,7 @@ class Moves(threading.Thread):
             began = time.monotonic()
             self.connection.query(f"alter tenant {TENANT} set worker {to}")
             self.took_ms.append((time.monotonic() - began) * 1000)
+            self.spans.append((self.asked[-1], time.time_ns() // 1000 + WINDOW_US))
 
 
 def main():
@@ -62,7 +63,7 @@ def main():
             run += ["--rate", arguments.rate]
         moves, report, (before, after), log = run_beside(
             server, folder, run, arguments, lambda: Moves(server, arguments.workers, arguments.every), WINDOW_US)
-    inside, outside = split(log, moves.asked, WINDOW_US)
+    inside, outside = split_by_spans(log, moves.spans)
     buckets = pauses(before, after, MOVES)
     parts = (0.5, 0.9, 0.99, 1.0)
     pause = {part: quantile_bound(buckets, part) for part in parts}
@@ -75,7 +76,7 @@ def main():
               "pause_buckets_ms": buckets, "statement": took, "latencies": latencies,
               "transactions_per_second": report["transactions_per_second"]}
     count = sum(count for _, count in buckets)
-    rows = [[f"pause, longest of {count:.0f}", f"<= {pause[1.0]:.3f} ms", "10 ms"],
+    rows = [[f"pause, longest of {count:.0f}", f"<= {pause[1.0]:.3f} ms{servers.met(pause[1.0], PAUSE_MS_MAX)}", f"{PAUSE_MS_MAX} ms"],
             ["the same, p50, p90, p99", ", ".join(f"<= {pause[part]:.3f}" for part in parts[:3]) + " ms", ""],
             ["the statement, p50, p90, p99", ", ".join(f"{ms:.1f}" for ms in took.values()) + " ms", ""]]
     for name, words in (("within_20_ms", "within 20 ms of a move"), ("otherwise", "otherwise")):

@@ -68,6 +68,8 @@ def main():
             servers.bench(server, *big, "--load-only")
             load = servers.start_bench(server, *big, "--no-load", "--no-check", "--warm-up", 0, "--seconds", 3600)
             while log_bytes(server) < arguments.gigabytes * 1e9:
+                if load.poll() is not None:
+                    raise SystemExit(f"the load ended before the kill: {load.communicate()}")
                 time.sleep(0.2)
             written, published = log_bytes(server) / 1e9, checkpoints(server)
             server.kill()

@@ -29,15 +29,29 @@ PAUSES = "rowhouse_snapshot_pause_seconds"
 QUERY = "select d_w_id, count(*), sum(d_ytd) over () from district group by d_w_id, d_ytd"
 
 
-class Snapshots(threading.Thread):
-    """Takes snapshots until told to end; when each was asked for."""
+class Disturber(threading.Thread):
+    """A session that disturbs a load until told to end (`over`), and when it asked for each disturbance. What it fails by is kept: what is left of a run
+    would be told as if it had been disturbed all along."""
 
-    def __init__(self, server, database, every, control, hold=0.1):
+    def __init__(self, connection, every):
         super().__init__(daemon=True)
-        self.connection = server.connect(database)
-        self.every, self.control, self.hold, self.asked, self.over = every, control, hold, [], threading.Event()
+        self.connection, self.every, self.asked, self.over, self.failure = connection, every, [], threading.Event(), None
 
     def run(self):
+        try:
+            self.disturb()
+        except Exception as error:  # Whatever it is, the run says nothing.
+            self.failure = error
+
+
+class Snapshots(Disturber):
+    """Takes snapshots."""
+
+    def __init__(self, server, database, every, control, hold=0.1):
+        super().__init__(server.connect(database), every)
+        self.control, self.hold = control, hold
+
+    def disturb(self):
         while not self.over.wait(self.every * random.uniform(0.8, 1.2)):
             if self.control:
                 self.asked.append(time.time_ns() // 1000)
@@ -52,7 +66,7 @@ class Snapshots(threading.Thread):
 
 
 def run_beside(server, folder, run, arguments, disturber, window_us=WINDOW_US):
-    """`rowhouse bench` with the options `run`, with `disturber()`, a thread as `Snapshots`, at work from the end of the warm-up on. That thread, the report,
+    """`rowhouse bench` with the options `run`, with `disturber()`, a `Disturber`, at work from the end of the warm-up on. That thread, the report,
     the metrics before and after, and the latency log from what was asked for first to what was last: outside of it nothing is compared."""
     with tempfile.NamedTemporaryFile(dir=folder) as log_file:
         run = [*run, "--warm-up", arguments.warm_up, "--seconds", arguments.seconds, "--latency-log", log_file.name]
@@ -67,6 +81,8 @@ def run_beside(server, folder, run, arguments, disturber, window_us=WINDOW_US):
         after = server.metrics()
         report = servers.finish_bench(process, server, *run)
         log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
+    if thread.failure or thread.is_alive() or not thread.asked:
+        raise SystemExit(f"void: the run was not disturbed to its end: {thread.failure or 'no answer'}")
     first, last = min(thread.asked), max(thread.asked) + window_us
     return thread, report, (before, after), [entry for entry in log if first <= entry[0] <= last]
 
@@ -96,6 +112,8 @@ def pauses(before, after, of=PAUSES):
 
 def quantile_bound(buckets, part):
     total, seen = sum(count for _, count in buckets), 0
+    if not total:
+        return float("nan")
     for bound, count in buckets:
         seen += count
         if seen >= part * total:
