@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """TPC-C on more data than memory, beside PostgreSQL with the same memory.
 
-Each server runs in a memory control group of --memory, which counts everything: pages, sessions, code, and the system's page
-cache on its behalf. Of that Rowhouse is given --pages for its pages (it reads and writes files directly, past the page cache);
+Each server runs in a memory control group of --memory from its start on, which counts everything: pages, sessions, and the
+system's page cache on its behalf, but for the programs themselves, which are in it from the load. Of that Rowhouse is given --pages for its pages (it reads and writes files directly, past the page cache);
 PostgreSQL has a quarter as shared buffers and leaves the rest to the page cache, as its manual advises. Needs the right to
 make control groups (root).
 
@@ -18,7 +18,7 @@ The floor: 1.5 times PostgreSQL's tpmC with data of five times the memory.
 import contextlib
 
 import servers
-from memory_cage import cage, forget_cached
+from memory_cage import cage, forget_cached, inside, members
 from servers import bytes_of, say
 
 FLOOR = 1.5
@@ -49,8 +49,11 @@ def main():
             sizes[server.name], runs[server.name] = servers.data_bytes(server), []
             say(f"  {sizes[server.name] / 1e9:.2f} GB of data")
             forget_cached(server.data)
-            stack.enter_context(servers.running(server))
-            cages.enter_context(cage(server, limit))
+            group = cages.enter_context(cage(server.name, limit))
+            with inside(group):
+                stack.enter_context(servers.running(server))
+            if server.pid not in members(group):
+                raise SystemExit(f"void: {server.name} is not in its control group")
             servers.put_to_sleep(server)
         for number in range(arguments.runs):
             for server in (ours, theirs) if number % 2 == 0 else (theirs, ours):
