@@ -79,7 +79,7 @@ pub struct MemoryPromise {
     pub memory_max: Option<ByteCount>,
     /// For sorts, hashes and overlays before they spill; 0 reserves nothing.
     pub work_memory: ByteCount,
-    /// Working memory past which a statement fails (53200); `None`: no limit.
+    /// Working memory at most, of all statements together: beyond it rows are put aside, or the statement fails (53200); `None`: no limit.
     pub work_memory_max: Option<ByteCount>,
 }
 
@@ -321,6 +321,15 @@ mod tests {
         assert!(refused("memory", "3000000TiB").contains("out of range"));
         assert!(refused("statement_timeout", "soon").contains("not a duration"));
         assert!(refused("io_promise", "maybe").contains("each"));
+    }
+
+    #[test]
+    fn each_option_is_on_the_page_with_its_default() {
+        let page = include_str!("../../../docs/sql-compat.md");
+        for key in PromiseKey::ALL {
+            let row = format!("| `{}` | `{}` | ", key.as_str(), Promise::default().get(*key));
+            assert!(page.contains(&row), "docs/sql-compat.md does not have {row}");
+        }
     }
 
     #[test]
