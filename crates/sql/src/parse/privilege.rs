@@ -64,11 +64,17 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<GrantStatement>
     if !tokens.take_word("GRANT") && !tokens.take_word("REVOKE") {
         return Ok(None);
     }
-    let only_option = !grant
-        && (tokens.take_words(&["GRANT", "OPTION", "FOR"]) || tokens.take_words(&["ADMIN", "OPTION", "FOR"]));
+    let only_option = !grant && tokens.take_words(&["GRANT", "OPTION", "FOR"]);
+    let only_admin_option = !grant && !only_option && tokens.take_words(&["ADMIN", "OPTION", "FOR"]);
     let words = words_of(tokens)?;
+    // A privilege has no admin option, and a membership no grant option.
+    let of_privileges = tokens.peek_words(&["ON"]);
+    if of_privileges && only_admin_option || !of_privileges && only_option {
+        return Err(tokens.unexpected());
+    }
     if !tokens.take_word("ON") {
-        return membership(tokens, grant, words, only_option).map(|m| Some(GrantStatement::Membership(m)));
+        let membership = membership(tokens, grant, words, only_admin_option);
+        return membership.map(|membership| Some(GrantStatement::Membership(membership)));
     }
     let target = target(tokens)?;
     tokens.expect_word(if grant { "TO" } else { "FROM" })?;

@@ -1,6 +1,8 @@
 //! CREATE, ALTER, DROP ROLE / USER / GROUP, and membership by GRANT role TO role.
 
-use base::{SqlError, SqlResult};
+use std::mem::discriminant;
+
+use base::{SqlError, SqlResult, SqlState};
 
 use super::tokens::Tokens;
 
@@ -109,7 +111,27 @@ fn alter(tokens: &mut Tokens<'_>) -> SqlResult<RoleStatement> {
 }
 
 /// `new`: of CREATE, which alone has those on membership.
+///
+/// # Errors
+/// 42601 for one that is given twice, with its contrary too.
 fn options(tokens: &mut Tokens<'_>, new: bool) -> SqlResult<Vec<RoleOption>> {
+    tokens.take_word("WITH");
+    let mut options: Vec<RoleOption> = Vec::new();
+    while !tokens.at_end() {
+        if new && tokens.take_word("SYSID") {
+            tokens.integer()?;
+            continue;
+        }
+        let option = option(tokens, new)?;
+        if options.iter().any(|known| discriminant(known) == discriminant(&option)) {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options"));
+        }
+        options.push(option);
+    }
+    Ok(options)
+}
+
+fn option(tokens: &mut Tokens<'_>, new: bool) -> SqlResult<RoleOption> {
     use RoleOption::{
         Admins, BypassRls, ConnectionLimit, CreateDb, CreateRole, InRole, Inherit, Login, Members, Password,
         Replication, Superuser, ValidUntil,
@@ -123,39 +145,29 @@ fn options(tokens: &mut Tokens<'_>, new: bool) -> SqlResult<Vec<RoleOption>> {
         ("REPLICATION", "NOREPLICATION", Replication),
         ("BYPASSRLS", "NOBYPASSRLS", BypassRls),
     ];
-    tokens.take_word("WITH");
-    let mut options = Vec::new();
-    'next: while !tokens.at_end() {
-        for (yes, no, option) in FLAGS {
-            if tokens.take_word(yes) {
-                options.push(option(true));
-                continue 'next;
-            }
-            if tokens.take_word(no) {
-                options.push(option(false));
-                continue 'next;
-            }
+    for (yes, no, option) in FLAGS {
+        if tokens.take_word(yes) {
+            return Ok(option(true));
         }
-        if tokens.take_words(&["CONNECTION", "LIMIT"]) {
-            options.push(ConnectionLimit(tokens.integer()?));
-        } else if tokens.take_words(&["UNENCRYPTED", "PASSWORD"]) {
-            return Err(SqlError::unsupported("UNENCRYPTED PASSWORD"));
-        } else if tokens.take_words(&["ENCRYPTED", "PASSWORD"]) || tokens.take_word("PASSWORD") {
-            let password = if tokens.take_word("NULL") { None } else { Some(tokens.string()?) };
-            options.push(Password(password));
-        } else if tokens.take_words(&["VALID", "UNTIL"]) {
-            options.push(ValidUntil(tokens.string()?));
-        } else if new && (tokens.take_words(&["IN", "ROLE"]) || tokens.take_words(&["IN", "GROUP"])) {
-            options.push(InRole(tokens.names()?));
-        } else if new && (tokens.take_word("ROLE") || tokens.take_word("USER")) {
-            options.push(Members(tokens.names()?));
-        } else if new && tokens.take_word("ADMIN") {
-            options.push(Admins(tokens.names()?));
-        } else if new && tokens.take_word("SYSID") {
-            tokens.integer()?;
-        } else {
-            return Err(tokens.unexpected());
+        if tokens.take_word(no) {
+            return Ok(option(false));
         }
     }
-    Ok(options)
+    Ok(if tokens.take_words(&["CONNECTION", "LIMIT"]) {
+        ConnectionLimit(tokens.integer()?)
+    } else if tokens.take_words(&["UNENCRYPTED", "PASSWORD"]) {
+        return Err(SqlError::unsupported("UNENCRYPTED PASSWORD"));
+    } else if tokens.take_words(&["ENCRYPTED", "PASSWORD"]) || tokens.take_word("PASSWORD") {
+        Password(if tokens.take_word("NULL") { None } else { Some(tokens.string()?) })
+    } else if tokens.take_words(&["VALID", "UNTIL"]) {
+        ValidUntil(tokens.string()?)
+    } else if new && (tokens.take_words(&["IN", "ROLE"]) || tokens.take_words(&["IN", "GROUP"])) {
+        InRole(tokens.names()?)
+    } else if new && (tokens.take_word("ROLE") || tokens.take_word("USER")) {
+        Members(tokens.names()?)
+    } else if new && tokens.take_word("ADMIN") {
+        Admins(tokens.names()?)
+    } else {
+        return Err(tokens.unexpected());
+    })
 }

@@ -339,6 +339,19 @@ fn a_role_is_made_with_members_and_altered_without() {
     for option in ["in role a", "role a", "user a", "admin a", "sysid 1"] {
         assert_eq!(error(&format!("alter role r {option}")).state(), SqlState::SYNTAX_ERROR, "{option}");
     }
+    for twice in ["login nologin", "password 'a' password null", "connection limit -1 connection limit -1"] {
+        for statement in ["create role r", "alter role r"] {
+            let refused = error(&format!("{statement} {twice}"));
+            assert_eq!(refused.message(), "conflicting or redundant options", "{statement} {twice}");
+        }
+    }
+    one("create user u nologin");
+    for (mixed, near) in [
+        ("revoke admin option for select on t from r", "on"),
+        ("revoke grant option for a from r", "from"),
+    ] {
+        assert_eq!(error(mixed).message(), format!("syntax error at or near \"{near}\""), "{mixed}");
+    }
     assert!(matches!(
         one("alter role r reset all"),
         ParsedStatement::StartSetting(StartSetting { of: SessionsOf::Role(name), change: SettingChange::ResetAll })
