@@ -1,7 +1,7 @@
 //! Joins of a few rows with a large table, whose rows an index finds.
 //!
 //! A hash join reads all of both its inputs. Where one of them is a table with an index on the join's key, and its rows are wanted beside others only, the other input is begun with: are its
-//! rows few, the table is asked for their values alone. How many they are shows when the query runs: a step of a recursive query has those of the step before.
+//! rows few, and few of the table's have their values, the table is asked for these alone. How many they are shows when the query runs: a step of a recursive query has those of the step before.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use rustc_hash::FxHashSet;
 use types::Datum;
 
+use crate::error::external;
 use crate::operator::{Node, Operator};
 use crate::shared::BATCH_BYTES;
 use crate::table::{Sought, seeking};
@@ -156,7 +157,11 @@ impl LookUpJoin {
                 values = None;
             }
         }
-        self.sought.set(values.map(|values| values.all));
+        let values = match values {
+            Some(values) if self.sought.finds_few(&values.all).map_err(external)? => Some(values.all),
+            _ => None,
+        };
+        self.sought.set(values);
         let rows = stream::iter(batches.into_iter().map(Ok)).chain(rows);
         *lock(&self.first) = Some(Box::pin(RecordBatchStreamAdapter::new(self.few.schema(), rows)));
         Ok(())

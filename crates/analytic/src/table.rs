@@ -268,8 +268,10 @@ impl PhysicalOptimizerRule for OuterKeys {
     }
 }
 
-/// Rows that are read one after the other while one is looked up.
+/// Rows that are read one after the other while one value is looked up.
 const ROWS_A_LOOK_UP: u64 = 64;
+/// The same for each row that a secondary index finds. An index on a column of few values finds very many by each of them, on pages here and there.
+const ROWS_A_ROW_FOUND: u64 = 16;
 
 /// The values of a column that a scan is asked for, told before it starts.
 #[derive(Clone, Debug)]
@@ -295,6 +297,30 @@ impl Sought {
     /// A value as the column has it, if an index can be asked for that.
     pub(crate) fn value(&self, value: &ScalarValue) -> Option<Datum> {
         key_value(&self.table, &self.shared, self.position, value)
+    }
+
+    /// Whether the rows that have these values, each once, are few enough to be found by an index.
+    pub(crate) fn finds_few(&self, values: &[Datum]) -> SqlResult<bool> {
+        let Some(view) = &self.shared.view else { return Ok(false) };
+        let mut left = self.rows() / ROWS_A_ROW_FOUND;
+        for value in values {
+            self.shared.check_cancelled()?;
+            let (Some(index), range) = self.place(value.clone()) else { return Ok(false) };
+            if self.table.is_primary(&index) {
+                // Its rows lie beside each other, as where all are read. The index is the same one for all values.
+                return Ok(true);
+            }
+            match left.checked_sub(view.entries_within(&index, &range, left + 1)?) {
+                Some(rest) => left = rest,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where the rows with a value are: by this column alone, whatever is known of others, so that no row is met twice.
+    fn place(&self, value: Datum) -> Place {
+        keys(&self.table, &[(self.position, Operator::Eq, value)])
     }
 
     /// Says which values, each once, the next run of the scan is asked for.
@@ -371,11 +397,10 @@ impl ScanExec {
 
     /// What is read, one after the other.
     fn places(&self) -> Vec<Place> {
-        let values = self.sought.as_ref().and_then(|sought| Some((sought.position, sought.take()?)));
-        let Some((position, values)) = values else { return self.keys().into_iter().collect() };
-        // By this column alone, whatever is known of others: so that no row is met twice.
-        let place = |value| keys(&self.table, &[(position, Operator::Eq, value)]);
-        values.into_iter().map(place).collect()
+        match self.sought.as_ref().and_then(|sought| Some((sought, sought.take()?))) {
+            Some((sought, values)) => values.into_iter().map(|value| sought.place(value)).collect(),
+            None => self.keys().into_iter().collect(),
+        }
     }
 
     /// The index and the range of its keys to read for the present values of the outer columns; `None` where one of these is

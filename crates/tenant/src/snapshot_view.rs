@@ -118,6 +118,24 @@ impl SnapshotView {
         }
     }
 
+    /// How many entries a secondary index has within `range`, those in a transaction's own changes left out: exact up to `max`, and at least that
+    /// where there are as many. Reads no rows. Blocks where pages are not in memory.
+    pub fn entries_within(&self, index: &Index, range: &KeyRange, max: u64) -> SqlResult<u64> {
+        let mut cursor = Cursor::new(self.frozen.trees.root(index.tree), Seek::Before(&range.from));
+        let end = range.to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
+        let mut entries = 0;
+        while entries < max {
+            self.require_kept()?;
+            // Those of one leaf, so that no more are pinned at a time.
+            let pages = self.frozen.pages.pinned();
+            match cursor.next_leaf(&pages, end).map_err(failed)? {
+                Some(run) => entries += run.len() as u64,
+                None => break,
+            }
+        }
+        Ok(entries)
+    }
+
     /// The row with this key of the table's tree.
     pub fn get<'v>(&'v self, table: &'v Table, key: &[u8]) -> SqlResult<Option<RowRef<'v>>> {
         self.require_kept()?;

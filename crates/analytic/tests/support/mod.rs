@@ -253,6 +253,21 @@ impl Sample {
         self.tenant.commit(txn, &mut self.log).expect("commits");
     }
 
+    /// Gives a table another index, on its column at that position.
+    pub(crate) fn add_index(&mut self, table: &str, position: usize) {
+        let mut txn = self.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, false);
+        {
+            let mut view = self.tenant.view(&mut txn, &mut self.log);
+            let table = view.catalog().resolve_table(None, table, &[PUBLIC_SCHEMA]).unwrap().oid;
+            let columns = vec![IndexColumn::ascending(position)];
+            let index = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+            let mut ddl = step(view.ddl());
+            step(ddl.create_index(table, index));
+        }
+        step(self.tenant.view(&mut txn, &mut self.log).finish_statement());
+        self.tenant.commit(txn, &mut self.log).expect("commits");
+    }
+
     fn context(&self) -> QueryContext {
         let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned(), String::new());
         QueryContext {
