@@ -44,20 +44,44 @@ pub(super) fn merge_accesses(into: &mut Vec<RelationAccess>, from: Vec<RelationA
 
 /// Whether a query names one of these relations or functions. Within views it is not looked for.
 pub fn names_any(query: &ast::Query, of: &[&str]) -> bool {
-    let is_one = |name: &ast::ObjectName| {
+    query.visit(&mut Named(of)).is_break()
+}
+
+/// Ends a walk at the first of these names.
+struct Named<'a>(&'a [&'a str]);
+
+impl Named<'_> {
+    fn look(&self, name: &ast::ObjectName) -> ControlFlow<()> {
         let last = name.0.last().and_then(|part| part.as_ident()).map(fold_ident);
-        if last.is_some_and(|last| of.contains(&last.as_str())) {
+        if last.is_some_and(|last| self.0.contains(&last.as_str())) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
-    };
-    let relations = ast::visit_relations(query, is_one);
-    let calls = ast::visit_expressions(query, |expr| match expr {
-        ast::Expr::Function(call) => is_one(&call.name),
-        _ => ControlFlow::Continue(()),
-    });
-    relations.is_break() || calls.is_break()
+    }
+}
+
+impl Visitor for Named<'_> {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
+        self.look(name)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
+        match factor {
+            // `LATERAL f(…)`. Functions in FROM without that word are relations to the parser.
+            ast::TableFactor::Function { name, .. } => self.look(name),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+        match expr {
+            ast::Expr::Function(call) => self.look(&call.name),
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }
 
 /// Whether the text of a view may name one of these.

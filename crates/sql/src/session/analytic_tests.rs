@@ -195,6 +195,7 @@ fn settings_go_with_a_query_that_looks_at_them() {
         ("select count(*) from s", true),
         ("select rank() over (order by a), Current_Setting('a.b') from t", true),
         ("select rank() over (order by a), version() from t", true),
+        ("select rank() over (order by a) from t, lateral current_setting('a.b') s", true),
     ] {
         let mut session = bench.session();
         bench.run(&mut session, "set a.b = 'own'");
