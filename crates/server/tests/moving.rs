@@ -139,6 +139,38 @@ fn every_commit_is_there_after_a_hundred_moves_under_load_and_a_restart() {
     check(&server);
 }
 
+/// Of a tenant that goes from one long call to the next an attempt finds one half-way whenever it has waited for the log.
+#[test]
+fn a_tenant_whose_sessions_are_always_in_long_calls_moves() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let mut user = server.connect("acme", "acme", "pw").unwrap();
+    user.ok("CREATE TABLE t (id int PRIMARY KEY, s text, v int)");
+    user.ok("INSERT INTO t SELECT g, 'x', 0 FROM generate_series(1, 1000) g");
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (1..=3)
+        .map(|client| {
+            let (mut user, stop) = (server.connect("acme", "acme", "pw").unwrap(), stop.clone());
+            // Each looks at all rows, some tens of microseconds a row, and changes its own.
+            let row = format!("octet_length(repeat(s, 300000)) + id = {}", 300_000 + client);
+            let long = format!("UPDATE t SET v = v + 1 WHERE {row}");
+            std::thread::spawn(move || {
+                user.ok(&long);
+                while !stop.load(Ordering::Relaxed) {
+                    user.ok(&long);
+                }
+            })
+        })
+        .collect();
+    let mut admin = server.admin("rowhouse");
+    let first = worker_of(&mut admin, "acme");
+    move_to(&mut admin, "acme", 1 - first);
+    stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    let moved = user.ok("SELECT count(*) FROM t WHERE v > 0");
+    assert_eq!(moved, [[Some("3".to_owned())]]);
+}
+
 #[test]
 fn reservations_that_do_not_fit_one_worker_are_spread_when_promises_change() {
     let server = TestServer::start();

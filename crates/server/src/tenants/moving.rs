@@ -121,6 +121,19 @@ impl Home {
         }
     }
 
+    /// Waits until no call of the tenant is suspended; false where they last too long, or the tenant has left. Who looks at its state before the next await
+    /// finds none half-way. On the thread that was the tenant's home a moment ago.
+    async fn has_no_call(&self) -> bool {
+        let deadline = Some(env::now() + LOG_WAIT_MAX);
+        // Of several sessions the next call may have begun by then.
+        while self.is_here() && self.is_in_a_call() {
+            if env::timeout_at(deadline, self.calls_end()).await.is_err() {
+                return false;
+            }
+        }
+        self.is_here()
+    }
+
     /// One attempt, on the thread that was the tenant's home a moment ago. Dropped, it was none.
     async fn try_move(self: Arc<Home>, shared: Arc<Shared>, to: WorkerId) -> bool {
         let Some(_under_way) = self.moving.begin() else { return false };
@@ -130,8 +143,7 @@ impl Home {
             return false;
         }
         // A long call is not run to its end for an attempt.
-        let deadline = Some(env::now() + LOG_WAIT_MAX);
-        if env::timeout_at(deadline, self.calls_end()).await.is_err() || !self.is_here() {
+        if !self.has_no_call().await {
             return false;
         }
         // What there is already, while the tenant goes on: little is left to wait for then.
@@ -139,8 +151,8 @@ impl Home {
         // A log that finds no room may be late for as long as its disk is full.
         let deadline = Some(env::now() + LOG_WAIT_MAX);
         let is_durable = matches!(env::timeout_at(deadline, log.wait_durable(through)).await, Ok(Ok(())));
-        // The next long call may have begun meanwhile.
-        if !is_durable || self.is_in_a_call() || self.may_leave().is_none() {
+        // The next long call may have begun meanwhile, and the one behind that: a tenant that is never without one is to move, too.
+        if !is_durable || !self.has_no_call().await || self.may_leave().is_none() {
             return false;
         }
         let held = self.residence().hold();
