@@ -32,6 +32,11 @@ impl Stop {
         let by_sessions = [SqlState::DEADLOCK_DETECTED, SqlState::SERIALIZATION_FAILURE];
         let by_disk = [SqlState::IO_ERROR, SqlState::DISK_FULL, SqlState::DATA_CORRUPTED];
         let state = error.state();
+        // Who asks how much room there is refuses before an operation finds out: that is no fault, which would excuse whatever else there is.
+        let is_refused = state == SqlState::DISK_FULL && error.message().starts_with("the tenant needs ");
+        if is_refused && world.was_limited() {
+            return Ok(());
+        }
         if by_sessions.contains(&state) || (by_disk.contains(&state) && world.faults_struck() > 0) {
             return Ok(());
         }
@@ -63,4 +68,28 @@ macro_rules! require {
             return Err($crate::Stop::violation(format!($($text)+)));
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ByteCount;
+
+    use super::*;
+
+    #[test]
+    fn what_is_refused_for_a_limited_disk_excuses_nothing_else() {
+        let world = World::new(1);
+        let full = |message: &str| SqlError::new(SqlState::DISK_FULL, message.to_owned());
+        let asked = full("the tenant needs 2MiB, and the volume of /data has 1MiB left");
+        let found = full("the volume of /data is full");
+        let is_expected = |error: &SqlError| Stop::unless_expected(&world, error).is_ok();
+        assert!(!is_expected(&asked) && !is_expected(&found));
+        world.set_disk_capacity(ByteCount::from_mib(1));
+        assert!(world.env().disk.free_space("/".as_ref()).is_ok());
+        assert!(is_expected(&asked) && !is_expected(&found));
+        world.lift_capacity();
+        assert!(is_expected(&asked), "it was refused before");
+        world.mend_disk();
+        assert!(!is_expected(&asked));
+    }
 }

@@ -270,10 +270,12 @@ pub(super) struct DiskState {
     generation: u64,
     pub(super) faults: Vec<DiskFault>,
     pub(super) capacity: u64,
+    /// Whether there was a limit of that since it was last mended.
+    pub(super) was_limited: bool,
     pub(super) cut_after: Option<u64>,
     pub(super) powered_off: bool,
     pub(super) changes: u64,
-    /// Faults that struck: injected errors, writes that found no room and questions how much there is where it is limited, flipped bits.
+    /// Faults that struck: injected errors, writes that found no room, flipped bits.
     pub(super) struck: u64,
     /// Whether every operation is printed.
     pub(super) traced: bool,
@@ -293,6 +295,7 @@ impl Default for DiskState {
             generation: 0,
             faults: Vec::new(),
             capacity: UNLIMITED,
+            was_limited: false,
             cut_after: None,
             powered_off: false,
             changes: 0,
@@ -660,11 +663,7 @@ impl Disk for SimDisk {
     }
 
     fn free_space(&self, _path: &Path) -> io::Result<ByteCount> {
-        let mut disk = lock(&self.0.disk);
-        if disk.capacity < UNLIMITED {
-            // Who is told of it acts on it, before an operation finds no room.
-            disk.struck += 1;
-        }
+        let disk = lock(&self.0.disk);
         Ok(ByteCount(disk.capacity.saturating_sub(disk.used())))
     }
 

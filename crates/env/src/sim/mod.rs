@@ -288,7 +288,7 @@ impl World {
         lock(&self.0.disk).faults.push(fault);
     }
 
-    /// Faults that struck since [`World::mend_disk`]: injected errors, operations that found no room, questions how much there is where that is limited, flipped bits. Short transfers do not count.
+    /// Faults that struck since [`World::mend_disk`]: injected errors, operations that found no room, flipped bits. Short transfers do not count.
     pub fn faults_struck(&self) -> u64 {
         lock(&self.0.disk).struck
     }
@@ -297,7 +297,7 @@ impl World {
     pub fn mend_disk(&self) {
         let mut disk = lock(&self.0.disk);
         disk.faults.clear();
-        disk.capacity = disk::UNLIMITED;
+        (disk.capacity, disk.was_limited) = (disk::UNLIMITED, false);
         disk.struck = 0;
     }
 
@@ -313,7 +313,13 @@ impl World {
 
     /// Limits the disk's size; writes and allocations beyond fail with ENOSPC.
     pub fn set_disk_capacity(&self, capacity: ByteCount) {
-        lock(&self.0.disk).capacity = capacity.0;
+        let mut disk = lock(&self.0.disk);
+        (disk.capacity, disk.was_limited) = (capacity.0, true);
+    }
+
+    /// Whether the disk's size was limited since [`World::mend_disk`]: who asks how much there is may have been told of little, and no operation has failed.
+    pub fn was_limited(&self) -> bool {
+        lock(&self.0.disk).was_limited
     }
 
     /// Flips one bit of a stored file, durably: rot.
