@@ -281,7 +281,9 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
                 if let Some((tenant, job)) = waiting.looks.take() {
                     break (tenant, job, Kind::Look);
                 }
-                if let Some((tenant, job)) = waiting.jobs.take() {
+                if let Some((tenant, mut job)) = waiting.jobs.take() {
+                    // It may have been promised some since the query came.
+                    job.is_promised = waiting.jobs.is_promised(tenant);
                     waiting.tell_wanted(&queue.worker, tenant);
                     break (tenant, job, Kind::Turn);
                 }

@@ -114,6 +114,11 @@ impl<J> Turns<J> {
         std::mem::replace(&mut of_tenant.is_promised, is_promised) != is_promised
     }
 
+    /// Whether a tenant that has a query is promised processor time, as far as was said last.
+    pub(super) fn is_promised(&self, tenant: TenantId) -> bool {
+        self.tenants.get(&tenant).is_some_and(|of_tenant| of_tenant.is_promised)
+    }
+
     /// Whether a query that came now would run at once.
     pub(super) fn has_place_for_one(&self, tenant: TenantId, is_promised: bool) -> bool {
         let taken = self.taken();
@@ -342,7 +347,7 @@ mod tests {
         assert!(turns.set_promised(A, true) && !turns.set_promised(A, true));
         assert!(!turns.set_promised(B, true), "it has no query");
         assert_eq!((turns.startable(), turns.changed_wish(A)), (1, Some(0)));
-        assert_eq!(turns.take(), Some((A, 1)));
+        assert_eq!((turns.take(), turns.is_promised(A)), (Some((A, 1)), true), "it came before that");
         turns.push(A, true, 2).expect("room");
         turns.ended(A);
         assert!(turns.set_promised(A, false));
