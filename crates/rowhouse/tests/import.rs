@@ -239,7 +239,8 @@ fn timeouts_of_the_owners_sessions_end_no_import() {
     let table =
         "CREATE TABLE t AS SELECT n AS id, repeat('x', 100) AS v FROM generate_series(1, 400000) AS n";
     postgres.psql(&["-c", table]);
-    for timeout in ["statement_timeout", "idle_session_timeout"] {
+    // The one that the other setting itself could come under is the last.
+    for timeout in ["idle_session_timeout", "statement_timeout"] {
         ours(&server, &format!("ALTER ROLE acme SET {timeout} = '200ms'"));
     }
     let output = import(&postgres, &server, &[]);
