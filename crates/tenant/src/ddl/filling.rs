@@ -29,6 +29,9 @@ const GATHERED_MAX: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 /// Bytes that an entry takes in memory beside its key and value.
 const ENTRY_COST: usize = 96;
 
+/// Bytes of a value that count as an entry more of those that a step moves.
+const STEP_BYTES: usize = 1 << 10;
+
 /// A tree that is being filled.
 #[derive(Debug)]
 pub(crate) struct Filling {
@@ -141,8 +144,8 @@ impl Filling {
         self.is_whole
     }
 
-    /// Moves up to `entries_max` entries on to where they are to go next, and takes them off that number. True if nothing is left
-    /// to move: there is room for more entries or, once all have come, the tree is filled.
+    /// Moves up to `entries_max` entries on to where they are to go next, fewer where their values are long, and takes them off that number. True if nothing
+    /// is left to move: there is room for more entries or, once all have come, the tree is filled.
     ///
     /// # Errors
     /// A page that is not in memory or cannot be read, or two entries with the same key. Again, from where it stopped, with the next call.
@@ -197,7 +200,7 @@ impl Filling {
                 Err(fault) => break Err(fault.into()),
             }
             state.entries += 1;
-            *entries_max -= 1;
+            take(entries_max, entry.get());
             entry.remove();
         };
         tenant.trees.set(to, TreeState { dirty: true, ..state });
@@ -229,11 +232,16 @@ impl Filling {
                 return Err(Stuck::Duplicate(head.key.clone(), value.into_owned()));
             }
             state.entries += 1;
-            *entries_max -= 1;
+            take(entries_max, &value);
             let head = self.heads.pop().expect("looked at above");
             self.headless.push(head.run);
         }
     }
+}
+
+/// Takes an entry with this value off those that a step moves.
+fn take(entries_max: &mut u32, value: &[u8]) {
+    *entries_max = entries_max.saturating_sub(1 + (value.len() / STEP_BYTES) as u32);
 }
 
 /// The key of an entry, and its value if that is not a long one.
@@ -295,5 +303,25 @@ mod tests {
             assert!(entry.value.read(&tenant.pages).expect("in memory")[..] == value(n)[..]);
         }
         assert_eq!(tenant.trees.get(tree).entries, u64::from(COUNT));
+    }
+
+    #[test]
+    fn a_step_moves_the_fewer_entries_the_longer_they_are() {
+        let mut tenant = Tenant::in_memory(TenantId(16), "owner");
+        let mut filling = Filling::new(tenant.next_tree());
+        for n in 0..40_u32 {
+            // Each is a run.
+            let key = Key::from_slice(&(n * 7 % 40).to_be_bytes());
+            filling.add(key, vec![7; GATHERED_MAX]).expect("keys differ");
+            while filling.is_full() && !filling.settle(&mut tenant, &mut 256).expect("nothing is missing") {}
+        }
+        filling.end();
+        let mut steps = 1;
+        while !filling.settle(&mut tenant, &mut 256).expect("nothing is missing") {
+            steps += 1;
+        }
+        assert!(steps >= 3, "{steps} steps for 640 KiB");
+        let tree = filling.finish(&mut tenant);
+        assert_eq!(tenant.trees.get(tree).entries, 40);
     }
 }

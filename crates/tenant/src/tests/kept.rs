@@ -256,3 +256,22 @@ fn long_rows_get_another_key_whatever_leaves_memory_meanwhile() {
     fixture.reopen();
     assert!(fixture.rows(t) == (0..ROWS).map(row).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_replay_gives_a_table_of_long_rows_another_key_within_memory() {
+    let mut fixture = Fixture::on_disk_within(5, base::ByteCount::from_mib(64));
+    let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 0);
+    for id in 0..40 {
+        fixture.insert(t, vec![int(id * 7 % 40), text(&"x".repeat(300_000))]).unwrap();
+    }
+    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+    env::block_on(&fixture.world.as_ref().expect("on disk").env(), checkpoint.run()).unwrap();
+    assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    let primary = NewUnique { name: None, columns: vec![0], nulls_not_distinct: false };
+    fixture.ddl(|ddl| ddl.add_primary_key(t, primary)).unwrap();
+    fixture.reopen();
+    let budget = fixture.tenant.pages.budget().expect("it was opened within memory");
+    let (peak, limit) = (budget.peak().0, budget.limit().0);
+    assert!(peak <= limit / 2 * 3, "{peak} bytes of {limit} for 12 MB that are written twice");
+    assert_eq!(fixture.tenant.trees.get(fixture.table(t).tree).entries, 40);
+}

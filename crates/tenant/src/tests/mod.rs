@@ -38,7 +38,8 @@ use crate::locks::LockWait;
 use crate::replay::Replay;
 use crate::row::keys::{KeyRange, primary_key};
 use crate::{
-    Access, CaughtUp, CommitWait, Direction, Interrupt, Isolation, Mark, RedoSink, Tenant, Txn, View,
+    Access, CaughtUp, CommitWait, Direction, Interrupt, Isolation, Mark, PageRequest, RedoSink, Tenant, Txn,
+    View,
 };
 
 /// A view of no columns, to be created.
@@ -116,10 +117,23 @@ impl Fixture {
     /// Reads a page that a statement missed.
     pub(crate) fn read_page(&mut self, txn: &Txn, page: PageNo) {
         for request in self.tenant.page_requests(txn, &[page]).expect("the page is there") {
-            let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
-            let loaded = env::block_on(&env, request.read()).expect("the disk works");
-            self.tenant.page_loaded(loaded);
+            self.read(request);
         }
+    }
+
+    /// Reads pages, and makes the room that a server's evictors would: a read waits for it, and here nobody else is there to make any.
+    fn read(&mut self, request: PageRequest) {
+        if let Some(budget) = self.tenant.pages.budget().cloned()
+            && !budget.has_room()
+        {
+            self.tenant.shed();
+            if !budget.has_room() {
+                budget.overdraw_next();
+            }
+        }
+        let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
+        let loaded = env::block_on(&env, request.read()).expect("the disk works");
+        self.tenant.page_loaded(loaded);
     }
 
     /// Brings the transaction's branch up to date, if it has one.
@@ -128,11 +142,7 @@ impl Fixture {
             match self.tenant.catch_up(txn).expect("nothing is damaged") {
                 CaughtUp::All => return,
                 CaughtUp::Part | CaughtUp::Memory(_) => {}
-                CaughtUp::Miss(request) => {
-                    let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
-                    let loaded = env::block_on(&env, request.read()).expect("the disk works");
-                    self.tenant.page_loaded(loaded);
-                }
+                CaughtUp::Miss(request) => self.read(request),
             }
         }
     }
@@ -184,11 +194,7 @@ impl Fixture {
     pub(crate) fn commit(&mut self, mut txn: Txn) -> Result<crate::Committed, SqlError> {
         while let Some(wait) = self.tenant.commit_wait(&mut txn).expect("nothing is damaged") {
             let CommitWait::Pages(requests) = wait else { continue };
-            let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
-            for request in requests {
-                let loaded = env::block_on(&env, request.read()).expect("the disk works");
-                self.tenant.page_loaded(loaded);
-            }
+            requests.into_iter().for_each(|request| self.read(request));
         }
         self.tenant.commit(txn, &mut self.log)
     }
