@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{ByteCount, Nanos, SqlState, TenantId};
@@ -35,6 +35,8 @@ struct Faults {
     syncing: Arc<AtomicU64>,
     /// The most that there were at a time.
     syncing_most: Arc<AtomicU64>,
+    /// Whoever makes the file longer panics: a checkpoint does it in its own turn.
+    panics: Arc<AtomicBool>,
 }
 
 impl Faults {
@@ -128,6 +130,7 @@ impl FileOps for FailingFile {
         self.file.set_len(len)
     }
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        assert!(!self.faults.panics.load(Ordering::SeqCst), "the test asked for a panic");
         self.file.allocate(offset, len)
     }
     fn len(&self) -> io::Result<u64> {
@@ -350,6 +353,40 @@ fn a_tenant_whose_catalog_cannot_be_read_for_a_checkpoint_takes_no_writes_until_
     let server = server.restart();
     let count = (id + 1).to_string();
     assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), one(&count));
+}
+
+/// Its redo would be kept for ever, and the log of all with it.
+#[test]
+fn a_tenant_whose_checkpoint_panicked_is_reopened_and_has_checkpoints_again() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| {
+        config.workers = Some(1);
+        config.checkpoint_interval = Nanos(1);
+    });
+    server.create_tenant("acme");
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
+    let insert = |id: i32| format!("INSERT INTO t VALUES ({id}, '{}')", "v".repeat(5000));
+    disk.data.panics.store(true, Ordering::SeqCst);
+    let (begun, mut id) = (Instant::now(), 0);
+    let refusal = loop {
+        match acme.query(&insert(id)).error {
+            None => id += 1,
+            Some(error) => break error,
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "writes are never refused");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let states = [SqlState::INTERNAL_ERROR, SqlState::CRASH_SHUTDOWN];
+    assert!(states.contains(&refusal.state), "{}", refusal.message);
+    disk.data.panics.store(false, Ordering::SeqCst);
+    until_written(&server, "acme", &insert(id), &states);
+    let count = one(&(id + 1).to_string());
+    assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), count);
+    let server = server.restart();
+    assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), count);
+    let drops = || server.admin("rowhouse").query("DROP TENANT acme").error.is_none();
+    support::eventually("the tenant goes", drops);
 }
 
 #[test]

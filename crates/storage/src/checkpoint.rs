@@ -5,10 +5,12 @@
 //! crash anywhere leaves the old root or the new one. Only after it are locations published to the versions in memory
 //! and old slots given up, so a failure before has nothing to take back.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{ByteCount, Epoch, PageNo, SlotNo};
+use futures::FutureExt;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::branch::{Behind, Discarded, Left, OfBranch};
@@ -157,7 +159,7 @@ impl Checkpoint {
 
     /// Writes changed pages, changed map nodes and the free set, and syncs them. Yields after every 256 KiB. After
     /// `Err` the old root stands; a full disk may be tried again with a new checkpoint, after a failed sync the
-    /// file takes no more checkpoints until it is reopened.
+    /// file takes no more checkpoints until it is reopened, as after a panic, behind which nothing is in flight.
     ///
     /// Dropping this future half-way closes the file for checkpoints, because its writes go on.
     pub async fn write(&mut self) -> Result<(), FileError> {
@@ -169,10 +171,16 @@ impl Checkpoint {
         let mut writer = SlotWriter::new(&self.reader, &mut self.slots, self.rate, self.hurry.clone());
         let tenant = self.reader.tenant;
         let others = unwritten_of_others(&snapshot, &self.of_snapshots, &self.of_branch.versions).await;
-        let written = write_root(&mut writer, &snapshot, others, tenant, &mut self.counts).await;
-        let written = match written {
-            Ok(written) => written,
-            Err(error) => {
+        let written = write_root(&mut writer, &snapshot, others, tenant, &mut self.counts);
+        let outcome = AssertUnwindSafe(written).catch_unwind().await;
+        let written = match outcome {
+            Ok(Ok(written)) => written,
+            Err(panic) => {
+                // The file may be opened anew at once, and its slots given to others.
+                writer.quiesce().await;
+                resume_unwind(panic)
+            }
+            Ok(Err(error)) => {
                 writer.quiesce().await;
                 self.give_up();
                 return Err(error);

@@ -1,9 +1,11 @@
 //! A tenant's checkpoint: its pages written from a snapshot while commits go on, then its redo records let go.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState};
+use futures::FutureExt;
 use futures::channel::oneshot;
 use governor::AwaitedFor;
 use storage::Checkpoint;
@@ -110,10 +112,17 @@ impl Home {
         if pace == Pace::Spread {
             begun.checkpoint.spread(SPREAD_RATE);
         }
-        let outcome = self.write_checkpoint(&mut begun).await;
+        let written = AssertUnwindSafe(self.write_checkpoint(&mut begun)).catch_unwind().await;
         let commit = begun.commit;
         let of_now = self.is_of_now(&begun);
         let published = self.finish_checkpoint(begun);
+        let outcome = written.unwrap_or_else(|panic| {
+            // As after a failed sync: nothing is known of the file, and the next try opens it anew.
+            if of_now {
+                self.note_checkpoint(Some(SqlError::internal("a checkpoint panicked")));
+            }
+            resume_unwind(panic)
+        });
         if of_now && self.log().writer().failure().is_none() {
             self.note_checkpoint(outcome.clone().err());
         }

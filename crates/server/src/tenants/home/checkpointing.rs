@@ -1,8 +1,10 @@
 //! What a home does at the beginning and the end of a checkpoint, and what comes of one that fails.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::task::{Poll, Waker};
 
 use base::{ByteCount, SqlError, SqlResult, SqlState};
+use futures::FutureExt;
 use governor::AwaitedFor;
 use storage::Hurry;
 
@@ -60,7 +62,7 @@ impl Home {
             Some((settling, state.incarnation))
         });
         let Some((mut settling, incarnation)) = begun else { return };
-        settling.run().await;
+        let run = AssertUnwindSafe(settling.run()).catch_unwind().await;
         self.cell.with(|state| {
             (state.checkpointing, state.settling) = (false, false);
             state.waiters.drain(..).for_each(Waker::wake);
@@ -68,6 +70,10 @@ impl Home {
                 tenant.finish_settling(settling);
             }
         });
+        // The next checkpoint finds that it has to open the file anew.
+        if let Err(panic) = run {
+            resume_unwind(panic)
+        }
     }
 
     /// Waits until a checkpoint may begin for all that [`Home::settle`] has borrowed. At home only.
