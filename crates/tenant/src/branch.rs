@@ -139,6 +139,8 @@ impl Tenant {
     /// Errors: 40P01 where that one waits for this one; nobody else fails for that, so the change is to go on without a branch. Panics if the transaction cannot have one.
     pub fn begin_branch(&mut self, txn: &mut Txn) -> Step<()> {
         assert!(txn.can_branch(), "a branch for a transaction that cannot have one");
+        // No savepoint is left: what is poured is not taken back.
+        txn.lists_locks = false;
         if txn.branched {
             return Ok(());
         }

@@ -175,7 +175,11 @@ impl Tenant {
         if txn.waiting.is_some() {
             self.settle_wait(txn);
         }
-        match self.locks.acquire(txn.session, &tag, mode, Scope::Transaction, policy) {
+        let acquired = match txn.lists_locks {
+            true => self.locks.acquire_listed(txn.session, &tag, mode, policy),
+            false => self.locks.acquire(txn.session, &tag, mode, Scope::Transaction, policy),
+        };
+        match acquired {
             Acquired::Gained => txn.held.push((tag, mode.bit())),
             Acquired::AlreadyHeld => {}
             Acquired::Busy => return Ok(false),

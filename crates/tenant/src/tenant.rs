@@ -482,6 +482,7 @@ impl Tenant {
             wrote_catalog: false,
             gave_back: false,
             branched: false,
+            lists_locks: false,
             counted: 0,
         }
     }

@@ -91,6 +91,8 @@ pub struct Txn {
     pub(crate) gave_back: bool,
     /// Its changes go to the tenant's branch.
     pub(crate) branched: bool,
+    /// There is a savepoint, or was one: row locks that it takes from now on may have to be given back before its end.
+    pub(crate) lists_locks: bool,
     /// Bytes of its changes that its tenant knows of.
     pub(crate) counted: u64,
 }
@@ -252,6 +254,7 @@ impl Txn {
         let mut mark = self.mark();
         // Which values were given out stays so.
         mark.sequences.forget_values();
+        self.lists_locks = true;
         Savepoint { mark, held: self.held.len(), modes: self.due.modes.clone() }
     }
 

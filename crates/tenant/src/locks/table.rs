@@ -75,12 +75,13 @@ pub(super) struct Entry {
 
 /// The row locks of a session that has very many: 9 to 18 bytes each, by a hash of the lock's name, as long as that is within what they may take.
 /// Two names with one hash are one lock: then someone may wait who need not.
+/// Those taken behind a savepoint are in the table ([`LockTable::acquire_listed`]), from where they can be given back.
 #[derive(Debug)]
 struct Many {
     session: SessionId,
     /// By row mode.
     hashes: [SpreadSet; RowLock::COUNT],
-    /// Locks that others have too, or wait for: they are in the table since, and stay there to the end.
+    /// Locks that others have too, or wait for, or that it has in further modes behind a savepoint: they are in the table since, and stay there to the end.
     shown: Vec<LockTag>,
 }
 
@@ -94,6 +95,16 @@ impl Many {
     fn modes(&self, hash: u64) -> u8 {
         let held = RowLock::ALL.iter().filter(|mode| self.hashes[**mode as usize].contains(hash));
         held.fold(0, |modes, mode| modes | LockMode::Row(*mode).bit())
+    }
+
+    /// What the table has of a lock in these modes, from where it is let go of at the end.
+    fn show(&mut self, tag: &LockTag, modes: u8) -> Entry {
+        let mut entry = Entry::default();
+        for mode in RowLock::ALL.map(LockMode::Row).iter().filter(|mode| modes & mode.bit() != 0) {
+            entry.hold(self.session, *mode, Scope::Transaction);
+        }
+        self.shown.push(tag.clone());
+        entry
     }
 }
 
@@ -172,12 +183,7 @@ impl LockTable {
             return Some(Acquired::Busy);
         }
         if modes != 0 {
-            let mut entry = Entry::default();
-            for mode in RowLock::ALL.map(LockMode::Row).iter().filter(|mode| modes & mode.bit() != 0) {
-                entry.hold(many.session, *mode, Scope::Transaction);
-            }
-            self.entries.insert(tag.clone(), entry);
-            many.shown.push(tag.clone());
+            self.entries.insert(tag.clone(), many.show(tag, modes));
         }
         None
     }
@@ -241,6 +247,33 @@ impl LockTable {
         entry.queue.push_back(Waiter { session, mode, scope, end });
         self.waits.insert(session, tag.clone());
         Acquired::Queued(wait)
+    }
+
+    /// As [`LockTable::acquire`] for a transaction, of a lock that may be given back before its end: the session with very many has it in the table, but for
+    /// one that it has already.
+    pub(crate) fn acquire_listed(
+        &mut self,
+        session: SessionId,
+        tag: &LockTag,
+        mode: LockMode,
+        policy: WaitPolicy,
+    ) -> Acquired {
+        let Some(mut many) = self.many.take_if(|many| many.session == session) else {
+            return self.acquire(session, tag, mode, Scope::Transaction, policy);
+        };
+        let is_known = !matches!(tag, LockTag::Row(..)) || self.entries.contains_key(tag);
+        let modes = if is_known { 0 } else { many.modes(hash_of(tag)) };
+        let acquired = if modes != 0 && mode.is_covered_by(modes) {
+            Acquired::AlreadyHeld
+        } else {
+            if modes != 0 {
+                // They stay when this one is given back.
+                self.entries.insert(tag.clone(), many.show(tag, modes));
+            }
+            self.acquire(session, tag, mode, Scope::Transaction, policy)
+        };
+        self.many = Some(many);
+        acquired
     }
 
     /// Whether another session holds a lock in a mode that conflicts with this one.

@@ -286,3 +286,59 @@ fn a_branch_that_cannot_have_what_others_changed_fails_by_that_when_it_goes_on()
     assert_eq!(fixture.rows(other).len(), 20_000);
     assert_eq!(fixture.rows(t).len(), 11);
 }
+
+#[test]
+fn rows_locked_behind_a_savepoint_are_free_once_it_is_gone_back_to() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 10);
+    let set = |id: i32, v: i32| {
+        move |view: &mut View<'_>| update(view, t, &[int(id)], vec![int(id), int(v), text("a")])
+    };
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    fixture.run(&mut txn, set(1, 5)).unwrap();
+    let savepoint = txn.savepoint();
+    fixture.run(&mut txn, set(1, 6)).unwrap();
+    fixture.run(&mut txn, set(2, 6)).unwrap();
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    let wait = wait_of(fixture.run(&mut other, set(2, 7)));
+    assert!(!wait.is_over());
+    fixture.tenant.rollback_to(&mut txn, &savepoint);
+    assert!(wait.is_over(), "nobody has the row");
+    fixture.run(&mut other, set(2, 7)).unwrap();
+    fixture.commit(other).unwrap();
+    let mut third = fixture.begin(3, Isolation::ReadCommitted);
+    let wait = wait_of(fixture.run(&mut third, set(1, 8)));
+    assert!(!wait.is_over(), "it was locked before the savepoint");
+    fixture.commit(txn).unwrap();
+    assert!(wait.is_over());
+    fixture.tenant.abort(third);
+    assert_eq!(values(&fixture.rows(t))[1..3], [5, 7]);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
+fn what_was_locked_before_a_savepoint_stays_so_when_a_stronger_lock_is_given_back() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 10);
+    let lock = |mode: crate::locks::RowLock| {
+        move |view: &mut View<'_>| {
+            let table = view.table(t)?;
+            let key = primary_key(&table, &[int(3)]);
+            view.lock_row(&table, &key, mode, crate::locks::WaitPolicy::Wait)
+        }
+    };
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    fixture.run(&mut txn, lock(crate::locks::RowLock::KeyShare)).unwrap();
+    let savepoint = txn.savepoint();
+    fixture.run(&mut txn, lock(crate::locks::RowLock::Update)).unwrap();
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    let wait = wait_of(fixture.run(&mut other, lock(crate::locks::RowLock::Update)));
+    fixture.tenant.rollback_to(&mut txn, &savepoint);
+    assert!(!wait.is_over(), "what it refers to stays");
+    fixture.commit(txn).unwrap();
+    assert!(wait.is_over());
+    fixture.tenant.abort(other);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
