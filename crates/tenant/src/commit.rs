@@ -18,7 +18,6 @@ use crate::overlay::Change;
 use crate::pending::hash_of;
 use crate::redo_record::RecordWriter;
 use crate::redo_sink::RedoSink;
-use crate::row::keys::Key;
 use crate::sequence::SequenceState;
 use crate::space::Demand;
 use crate::tenant::{OpenError, Tenant};
@@ -66,7 +65,12 @@ impl<'g> Steps<'g> {
     /// A change was applied, which is the longer for its value's bytes.
     #[inline]
     pub(crate) fn take_change(&mut self, change: &Change) {
-        self.take_many(1 + (change.len() / BYTES_A_STEP) as u32);
+        self.take_bytes(change.len());
+    }
+
+    #[inline]
+    fn take_bytes(&mut self, len: usize) {
+        self.take_many(1 + (len / BYTES_A_STEP) as u32);
     }
 
     #[inline]
@@ -236,7 +240,7 @@ impl Tenant {
         self.keep_record_buffer(record);
         let lsn = lsn?;
         // It is no part of the transaction that a branch belongs to.
-        self.at_side(false, |tenant| tenant.apply_records(&records));
+        self.at_side(false, |tenant| tenant.apply_records(&records, &mut Steps::new(&|| {})));
         self.committed = commit;
         self.pending.add(lsn, Vec::new(), Vec::new());
         Ok(lsn)
@@ -365,7 +369,7 @@ impl Tenant {
             state.dirty = true;
             self.trees.set(*tree, state);
         }
-        self.apply_records(records);
+        self.apply_records(records, &mut steps);
         for (oid, state) in txn.sequences.iter() {
             if txn.catalog.as_ref().unwrap_or(&self.catalog).sequence(*oid).is_some() {
                 self.sequences.insert(*oid, SequenceState { logged_ahead: 0, ..*state });
@@ -404,7 +408,7 @@ impl Tenant {
         }
     }
 
-    fn apply_records(&mut self, records: &[RecordChange]) {
+    fn apply_records(&mut self, records: &[RecordChange], steps: &mut Steps<'_>) {
         for (key, value) in records {
             let key = key.to_bytes();
             self.note_for_branch(CATALOG_TREE, &key);
@@ -412,6 +416,7 @@ impl Tenant {
                 Some(value) => self.put_now(CATALOG_TREE, &key, value),
                 None => self.remove_now(CATALOG_TREE, &key),
             }
+            steps.take_bytes(value.as_ref().map_or(0, Vec::len));
         }
     }
 
@@ -762,17 +767,9 @@ fn require_short_values(records: &[RecordChange]) -> Result<(), SqlError> {
 }
 
 fn write_records(writer: &mut RecordWriter<'_>, records: &[RecordChange]) {
-    if records.is_empty() {
-        return;
+    if !records.is_empty() {
+        writer.records(CATALOG_TREE, records);
     }
-    let changes: Vec<(Key, Change)> = records
-        .iter()
-        .map(|(key, value)| {
-            let change = value.as_ref().map_or(Change::Delete, |value| Change::Put(value.clone().into()));
-            (Key::from_vec(key.to_bytes()), change)
-        })
-        .collect();
-    writer.changes(CATALOG_TREE, changes.iter().map(|(key, change)| (&key[..], change)));
 }
 
 fn write_changes(writer: &mut RecordWriter<'_>, txn: &Txn, tree: TreeId) {

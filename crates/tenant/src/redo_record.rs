@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use base::{CommitNo, Oid, TreeId};
 use storage::redo::RecordBatch;
 
-use crate::catalog::Malformed;
+use crate::catalog::{Malformed, RecordChange};
 use crate::overlay::Change;
 use crate::txn::Build;
 
@@ -54,26 +54,43 @@ impl<'b> RecordWriter<'b> {
         tree: TreeId,
         changes: impl ExactSizeIterator<Item = (&'c [u8], &'c Change)>,
     ) {
-        let count = u32::try_from(changes.len()).expect("a transaction's changes fit memory");
+        self.begin_changes(tree, changes.len());
+        for (key, change) in changes {
+            match change {
+                Change::Put(value) => self.change(key, Some(&value[..])),
+                Change::Delete => self.change(key, None),
+            }
+        }
+    }
+
+    /// As [`RecordWriter::changes`], of records of the catalog.
+    pub(crate) fn records(&mut self, tree: TreeId, records: &[RecordChange]) {
+        self.begin_changes(tree, records.len());
+        for (key, value) in records {
+            self.change(&key.to_bytes(), value.as_deref());
+        }
+    }
+
+    fn begin_changes(&mut self, tree: TreeId, count: usize) {
+        let count = u32::try_from(count).expect("a transaction's changes fit memory");
         self.out.push(CHANGES);
         self.out.extend_from_slice(&tree.0.to_le_bytes());
         self.out.extend_from_slice(&count.to_le_bytes());
-        for (key, change) in changes {
-            let key_len = u16::try_from(key.len()).expect("a key is at most 1600 bytes");
-            match change {
-                Change::Put(value) => {
-                    self.out.extend_from_slice(&key_len.to_le_bytes());
-                    let len = u32::try_from(value.len()).expect("a row is at most 256 MiB");
-                    self.out.extend_from_slice(&len.to_le_bytes());
-                    self.out.extend_from_slice(key);
-                    self.out.extend_from_slice(value);
-                }
-                Change::Delete => {
-                    self.out.extend_from_slice(&(key_len | DELETED).to_le_bytes());
-                    self.out.extend_from_slice(key);
-                }
-            }
-        }
+    }
+
+    #[inline]
+    fn change(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let key_len = u16::try_from(key.len()).expect("a key is at most 1600 bytes");
+        let Some(value) = value else {
+            self.out.extend_from_slice(&(key_len | DELETED).to_le_bytes());
+            self.out.extend_from_slice(key);
+            return;
+        };
+        self.out.extend_from_slice(&key_len.to_le_bytes());
+        let len = u32::try_from(value.len()).expect("a row is at most 256 MiB");
+        self.out.extend_from_slice(&len.to_le_bytes());
+        self.out.extend_from_slice(key);
+        self.out.extend_from_slice(value);
     }
 
     pub(crate) fn build(&mut self, build: &Build) {

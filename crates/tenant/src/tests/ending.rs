@@ -278,6 +278,27 @@ fn ends_of_transactions_with_long_rows_give_way_by_the_bytes_of_these() {
 }
 
 #[test]
+fn commits_of_long_definitions_give_way_by_the_bytes_of_these() {
+    let (mut fixture, t, u) = two_tables();
+    let long = "x".repeat(300_000);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let commented = fixture.run(&mut txn, |view| {
+        let mut ddl = view.ddl()?;
+        ddl.set_comment(t, None, Some(&long));
+        ddl.set_comment(u, None, Some(&long));
+        Ok(())
+    });
+    commented.unwrap();
+    let ways = Cell::new(0);
+    let give_way = || ways.set(ways.get() + 1);
+    fixture.tenant.commit_giving_way(txn, &mut fixture.log, &give_way).unwrap();
+    assert!(ways.get() >= 2, "each takes as long as hundreds of short ones");
+    for fixture in [&fixture, &fixture.replayed()] {
+        assert_eq!(fixture.tenant.catalog().comment(u, None), Some(&long[..]));
+    }
+}
+
+#[test]
 fn the_look_for_pages_that_a_large_commit_misses_gives_way() {
     let mut fixture = Fixture::on_disk(31);
     let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 1);
