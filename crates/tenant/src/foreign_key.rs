@@ -137,6 +137,23 @@ impl View<'_> {
         }
     }
 
+    /// As [`View::check_reference`] of a row that is there already: whoever deletes what it references finds it,
+    /// so nothing is locked.
+    ///
+    /// Errors: 23503.
+    pub(crate) fn check_standing_reference(
+        &mut self,
+        table: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Step<()> {
+        let referenced = self.table(key.referenced_table)?;
+        match self.row_referenced(table, &referenced, key, values)? {
+            Some(_) => Ok(()),
+            None => Err(self.not_referenced(table, &referenced, key, values).into()),
+        }
+    }
+
     /// Locks the row that these values of a referencing row reference, so that it stays; false if there is none.
     pub(crate) fn lock_referenced(
         &mut self,
@@ -145,24 +162,35 @@ impl View<'_> {
         key: &ForeignKey,
         values: &[Datum],
     ) -> Step<bool> {
-        if values.iter().any(Datum::is_null) {
-            return Ok(false);
-        }
-        let format = self.session.map(|session| session.format);
-        let pairs = Pairs { key, referencing: table, referenced, format };
-        let Some(wanted) = pairs.referenced_values(values) else { return Ok(false) };
-        // Keeps its rows where they are: a rewrite gives the table another tree, whose rows are locked by other names.
-        let read_only = LockMode::Table(TableLock::AccessShare).bit();
-        if self.txn.tables.of(referenced.oid) & !read_only == 0 {
-            self.lock_table(referenced.oid, TableLock::RowShare, WaitPolicy::Wait)?;
-        }
-        let Some(found) = self.find_referenced(referenced, key, &wanted)? else { return Ok(false) };
+        let Some(found) = self.row_referenced(table, referenced, key, values)? else { return Ok(false) };
         if is_alone(self.txn.tables.of(referenced.oid)) {
             return Ok(true);
         }
         let tag = LockTag::Row(referenced.tree, found);
         self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::KeyShare), WaitPolicy::Wait)?;
         Ok(true)
+    }
+
+    /// The key of the row that these values of a referencing row reference, of a table that stays what it is.
+    fn row_referenced(
+        &mut self,
+        table: &Table,
+        referenced: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Step<Option<Key>> {
+        if values.iter().any(Datum::is_null) {
+            return Ok(None);
+        }
+        let format = self.session.map(|session| session.format);
+        let pairs = Pairs { key, referencing: table, referenced, format };
+        let Some(wanted) = pairs.referenced_values(values) else { return Ok(None) };
+        // Keeps its rows where they are: a rewrite gives the table another tree, whose rows are locked by other names.
+        let read_only = LockMode::Table(TableLock::AccessShare).bit();
+        if self.txn.tables.of(referenced.oid) & !read_only == 0 {
+            self.lock_table(referenced.oid, TableLock::RowShare, WaitPolicy::Wait)?;
+        }
+        self.find_referenced(referenced, key, &wanted)
     }
 
     /// 23503 for a row whose values reference none.
@@ -231,7 +259,7 @@ impl View<'_> {
             ReferentialAction::Restrict => return self.require_no_rows(&table, &referencing, key, old),
             ReferentialAction::Cascade | ReferentialAction::SetNull | ReferentialAction::SetDefault => {}
         }
-        // As PostgreSQL's queries for it do: nobody builds an index of the rows, or validates them, meanwhile.
+        // As PostgreSQL's queries for it do: nobody builds an index of the rows meanwhile.
         self.lock_table(referencing.oid, TableLock::RowExclusive, WaitPolicy::Wait)?;
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing: &referencing, referenced: &table, format };

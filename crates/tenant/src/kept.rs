@@ -2,8 +2,8 @@
 //!
 //! A statement that looks at every row of a table, to build an index or to check a constraint, stops whenever its turn is over or a page
 //! is missing, and is run again from its start. What it has done by then of such a *piece* stays with the transaction, and the next run
-//! goes on with it: pieces come in the same order in each run. The table's lock keeps its rows as they are meanwhile (where a CHECK is validated, whoever
-//! changes one checks it), and a piece counts
+//! goes on with it: pieces come in the same order in each run. The table's lock keeps its rows as they are meanwhile (where a constraint is validated, whoever
+//! changes one checks it or leaves it in its place), and a piece counts
 //! only while the transaction has the same changes of its own as when it was kept. Behind changes of the same statement nothing is kept: those are made
 //! anew by each run, and need not be the same.
 

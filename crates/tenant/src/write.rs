@@ -195,6 +195,9 @@ impl View<'_> {
         };
         self.lock_written(table, key, mode)?;
         if moved {
+            if table.foreign_keys.iter().any(|foreign| !foreign.validated) {
+                self.hold_places(table, RowLock::KeyShare)?;
+            }
             let index = table.primary_index().expect("only a primary key moves");
             self.take_key(table, index, &new_key, row)?;
         }
@@ -266,6 +269,14 @@ impl View<'_> {
         let tag = LockTag::Row(table.tree, Key::from_slice(key));
         self.tenant.lock(self.txn, tag, LockMode::Row(mode), WaitPolicy::Wait)?;
         self.require_unchanged(table.tree, key)
+    }
+
+    /// Keeps rows of a table from getting other keys, in mode `Update`; who gives one another key holds it in mode `KeyShare`, where somebody may go through
+    /// them by their keys meanwhile. It is the lock of a row that there is none of.
+    pub(crate) fn hold_places(&mut self, table: &Table, mode: RowLock) -> Step<()> {
+        let tag = LockTag::Row(table.tree, Key::new());
+        self.tenant.lock(self.txn, tag, LockMode::Row(mode), WaitPolicy::Wait)?;
+        Ok(())
     }
 
     /// Locks a key of a unique tree against anyone else who would insert or delete it.

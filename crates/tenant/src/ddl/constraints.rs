@@ -15,7 +15,7 @@ use crate::catalog::{
 };
 use crate::interrupt::Step;
 use crate::key_types::may_reference;
-use crate::locks::{TableLock, WaitPolicy};
+use crate::locks::{RowLock, TableLock, WaitPolicy};
 use crate::txn::Build;
 
 /// A primary key or unique constraint to add.
@@ -278,7 +278,7 @@ impl Ddl<'_> {
         let key = table.foreign_key(constraint).expect("the caller has found it");
         self.look_at_each(&table, |ddl, row| {
             if let Some(values) = key.referencing_values(&row) {
-                ddl.view.check_reference(&table, key, &values)?;
+                ddl.view.check_standing_reference(&table, key, &values)?;
             }
             ddl.view.finish_statement()
         })
@@ -336,17 +336,19 @@ impl Ddl<'_> {
         keys
     }
 
-    /// VALIDATE CONSTRAINT of a foreign key: checks the rows that were there before it.
+    /// VALIDATE CONSTRAINT of a foreign key: checks the rows that were there before it. Readers and writers go on: whoever changes what a row references is
+    /// checked, and who gives a row another key by which the look would miss it waits.
     ///
     /// Errors: 23503.
     pub fn validate_foreign_key(&mut self, table: Oid, constraint: Oid) -> Step<()> {
-        let mut opened = self.open_against_writers(table)?;
+        self.view.lock_table(table, TableLock::ShareUpdateExclusive, WaitPolicy::Wait)?;
+        let mut opened = (*self.view.table(table)?).clone();
+        self.view.hold_places(&opened, RowLock::Update)?;
         let key = opened.foreign_keys.iter_mut().find(|key| key.oid == constraint);
         let key = key.expect("the caller found the constraint");
         key.validated = true;
-        // One lock for all the rows that are referenced.
         let referenced = key.referenced_table;
-        self.view.lock_table(referenced, TableLock::Share, WaitPolicy::Wait)?;
+        self.view.lock_table(referenced, TableLock::RowShare, WaitPolicy::Wait)?;
         self.check_all_references(table, constraint)?;
         self.edit().put_table(opened);
         Ok(())

@@ -85,6 +85,48 @@ fn nobody_waits_for_a_check_to_be_validated() {
 }
 
 #[test]
+fn writers_go_on_while_a_foreign_key_is_validated_and_it_misses_no_row() {
+    let (mut bench, mut session) = large();
+    bench.run(&mut session, "insert into t values (5000, 0, -5)");
+    bench.run(
+        &mut session,
+        "alter table t add constraint f foreign key (v) references p not valid; alter table t add constraint g foreign key (w) references p not valid",
+    );
+    let mut other = bench.session();
+    // To where the look begins, by somebody who may commit behind that: it waits for the end.
+    bench.run(&mut other, "begin; update t set id = -1 where id = 5000");
+    let validate = "alter table t validate constraint g";
+    assert!(matches!(bench.try_run(&mut session, validate), Err(crate::session::Pause::Lock(_))));
+    bench.run(&mut other, "rollback");
+    assert!(matches!(bench.try_run(&mut session, validate), Err(crate::session::Pause::Yield)));
+    // What stays where it is changes, and so does what is referenced.
+    bench.run(
+        &mut other,
+        "update t set v = 1 where id = 5000; insert into t values (-2, 0, 0); delete from t where id = -2",
+    );
+    bench.run(&mut other, "insert into p values (5000); delete from p where v = 5000");
+    for broken in ["update t set v = -1 where id = 1", "delete from p where v = 7"] {
+        assert_eq!(bench.fail(&mut other, broken).state().as_str(), "23503", "{broken}");
+    }
+    let moves = "update t set id = -1 where id = 5000";
+    assert!(matches!(bench.try_run(&mut other, moves), Err(crate::session::Pause::Lock(_))));
+    let error = loop {
+        match bench.try_run(&mut session, validate) {
+            Err(crate::session::Pause::Yield) => {}
+            Err(crate::session::Pause::Error(error)) => break error,
+            outcome => panic!("{:?}", outcome.map(|_| ())),
+        }
+    };
+    assert_eq!(error.state().as_str(), "23503");
+    bench.run(&mut other, moves);
+    bench.run(&mut session, "alter table t validate constraint f");
+    let table = bench.catalog().tables().find(|table| table.name == "t").expect("made");
+    let valid: Vec<&str> =
+        table.foreign_keys.iter().filter(|key| key.validated).map(|key| key.name.as_str()).collect();
+    assert_eq!(valid, ["f"]);
+}
+
+#[test]
 fn what_is_gathered_of_all_rows_is_gathered_of_all() {
     let (mut bench, mut session) = large();
     bench.run(&mut session, "alter table t add column r double precision default random()");
