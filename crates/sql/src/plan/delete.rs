@@ -88,5 +88,5 @@ fn bind_external_delete(parts: &External<'_>, reason: String, ctx: &PlanContext<
         returning,
     };
     let plan = finish_external(&binder, Command::Delete, PointStatement::Delete(Box::new(plan)), output);
-    External::attach(plan, query, reason, ctx)
+    parts.attach(plan, query, reason, &target, &[], ctx)
 }

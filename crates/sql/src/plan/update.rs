@@ -153,18 +153,50 @@ impl External<'_> {
 
     /// Completes the plan of a change with the query that finds its rows.
     pub(super) fn attach(
+        &self,
         mut plan: BoundPlan,
         query: Box<ast::Query>,
         reason: String,
+        target: &ChangedLevel,
+        assignments: &[ast::Assignment],
         ctx: &PlanContext<'_>,
     ) -> SqlResult<BoundPlan> {
         let source = super::analytic::plan(&query, String::new(), ctx)?;
+        if ctx.params.known().contains(&types::PgType::Unknown) {
+            self.infer_parameters(target, assignments, ctx);
+        }
         super::analytic::merge_accesses(&mut plan.accesses, source.accesses);
         plan.parameters = ctx.params.finish()?;
         if let PlanKind::Point(point) = &mut plan.kind {
             point.external = Some(Box::new(ExternalSource { query, reason }));
         }
         Ok(plan)
+    }
+
+    /// Gives parameters the types that the target's columns want of them. What else is to be said of the clauses is said where the query is planned.
+    fn infer_parameters(
+        &self,
+        target: &ChangedLevel,
+        assignments: &[ast::Assignment],
+        ctx: &PlanContext<'_>,
+    ) {
+        let mut conditions: Vec<&ast::Expr> = self.selection.into_iter().collect();
+        while let Some(condition) = conditions.pop() {
+            match condition {
+                ast::Expr::Nested(inner) => conditions.push(inner),
+                ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, right } => {
+                    conditions.extend([&**right, &**left]);
+                }
+                one => {
+                    let _ = target.with_scope(|scope| Binder::new(*ctx).bind_where(Some(one), scope));
+                }
+            }
+        }
+        for one in assignments {
+            let one = std::slice::from_ref(one);
+            let _ = target
+                .with_scope(|scope| Binder::new(*ctx).bind_assignments(&target.table, one, scope));
+        }
     }
 }
 
@@ -213,7 +245,7 @@ fn bind_external_update(
         returning,
     };
     let plan = finish_external(&binder, Command::Update, PointStatement::Update(Box::new(plan)), output);
-    External::attach(plan, query, reason, ctx)
+    parts.attach(plan, query, reason, &target, assignments, ctx)
 }
 
 /// The level of an UPDATE or DELETE: the target, whose columns are slots `0..`, and the relations beside it.

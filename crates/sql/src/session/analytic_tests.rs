@@ -323,6 +323,37 @@ fn a_change_whose_rows_are_found_elsewhere_shows_no_other_tables_columns() {
 }
 
 #[test]
+fn parameters_of_a_change_whose_rows_are_found_elsewhere_are_of_its_columns_types() {
+    let (mut bench, mut one, _) = tables();
+    bench.run(&mut one, "create table k (id int primary key, v bigint, n text)");
+    let ranked = "(select a, rank() over (order by a) r from t) s";
+    for (change, types) in [
+        (format!("update k set v = $1 from {ranked} where id = s.a"), vec![PgType::Int8]),
+        (
+            format!("update k set v = v + $1, n = $2 from {ranked} where id = s.a and (v > $3 and s.r < 3)"),
+            vec![PgType::Int8, PgType::Text, PgType::Int8],
+        ),
+        // What a cast says comes first.
+        (
+            format!("update k set v = $1 from {ranked} where id = s.a and s.r > $1::int"),
+            vec![PgType::Int4],
+        ),
+        (format!("delete from k using {ranked} where id = s.a and v = $1"), vec![PgType::Int8]),
+    ] {
+        let mut out = Answer::default();
+        bench.turn(|home| one.parse(home, "", &change, &[], &mut out)).unwrap();
+        assert_eq!(one.statements[""].parameters(), types, "{change}");
+    }
+    // The type of the other query's column is not known here.
+    let mut out = Answer::default();
+    let sql = format!("delete from k using {ranked} where id = s.a and s.r = $1");
+    match bench.turn(|home| one.parse(home, "", &sql, &[], &mut out)) {
+        Err(Pause::Error(error)) => assert_eq!(error.state(), SqlState::INDETERMINATE_DATATYPE),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
 fn the_columns_of_an_execute_are_told_before_it_has_ever_run() {
     for of_portal in [false, true] {
         let (mut bench, mut one, _) = tables();
