@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Sort;
+use datafusion::logical_expr::expr_rewriter::normalize_sorts;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, Volatility, fold_ident, output_name};
 use sql::plan::check_comparable;
@@ -408,12 +409,17 @@ impl Binder<'_> {
             let typed = translator.translate(expr)?;
             by.push(sort(key(&typed, expr.typmod), options));
         }
-        let mut rows =
-            LogicalPlanBuilder::from(std::mem::replace(&mut translator.plan, crate::binder::empty()));
+        // Constants order nothing.
+        by.retain(|by| !matches!(by.expr, Expr::Literal(..)));
+        let mut rows = std::mem::replace(&mut translator.plan, crate::binder::empty());
         if !by.is_empty() {
-            rows = rows.sort(by).planned()?;
+            // Not by the builder, which takes a key for a column of that name where a condition of the plan is the same expression.
+            let expr = normalize_sorts(by, &rows).planned()?;
+            let input = Arc::new(rows);
+            rows = LogicalPlan::Sort(datafusion::logical_expr::Sort { expr, input, fetch: None });
         }
-        translator.plan = rows.limit(0, Some(first)).and_then(LogicalPlanBuilder::build).planned()?;
+        let first = LogicalPlanBuilder::from(rows).limit(0, Some(first));
+        translator.plan = first.and_then(LogicalPlanBuilder::build).planned()?;
         Ok(())
     }
 

@@ -476,3 +476,7 @@ select count(distinct name) from parent where name = 'nobody';
 select count(distinct x) from (select 5 as x from parent where id < 0) s;
 select q.id, count(*) over () from (values (1, null::int, null::int), (2, 1, 1), (3, null, 5)) as p(id, a, b) join (values (1, null::int, null::int), (2, 1, 1), (3, null, 6)) as q(id, a, b) on q.a is not distinct from p.a where p.b = q.b;
 select s.c > 'a', s.c > s.d, s.c = 'a ', s.d = 'a ' from (select E'a\t'::char(3) as c, 'a'::char(3) as d from parent where id = 1) s;
+select p.id > 18 as x, (select count(*) from child c where c.parent_id = p.id) >= 0 from parent p where p.id > 18 order by x limit 1;
+select true as x, (select count(*) from child c where c.parent_id = p.id) >= 0 from parent p where true order by x limit 1;
+select true from (select from parent p left join lateral (select 10 / p.id as x) s on true where true) q order by 1 limit 1;
+select 1::bigint as x, (select count(*) from child c where c.parent_id = p.id) >= 0 from (select id from parent limit 1) p order by x limit 1;
