@@ -19,7 +19,7 @@ use super::run::{Ran, Run, ends_failed_block};
 use super::script::{Called, is_execute, no_statement};
 use super::transaction::{Transaction, failed_block};
 use super::{Bind, Executed, Home, Pause, Reply, Session};
-use crate::parse::ParsedStatement;
+use crate::parse::{CursorStatement, ParsedStatement, SettingStatement};
 
 /// What an empty statement takes, by estimate.
 const EMPTY_SIZE: usize = 512;
@@ -546,8 +546,21 @@ impl Session {
     /// # Errors
     /// 55000 of a statement that yields no rows.
     fn tag_at_end(&self, name: &str, portal: &Portal) -> SqlResult<CompactString> {
-        match portal.running_plan() {
-            Some(plan) if plan.yields_rows() => Ok(plan.bound.command.tag(0)),
+        let statement = portal.statement.as_deref();
+        let plan = portal.running_plan().or_else(|| self.executed_plan(statement?));
+        if let Some(plan) = plan.filter(|plan| plan.yields_rows()) {
+            return Ok(plan.bound.command.tag(0));
+        }
+        match statement {
+            Some(ParsedStatement::Setting(SettingStatement::Show(_))) => Ok("SHOW".into()),
+            Some(ParsedStatement::Cursor(CursorStatement::Fetch { only_move: false, .. })) => {
+                Ok("FETCH 0".into())
+            }
+            Some(ParsedStatement::Ast(statement))
+                if matches!(super::explain::parse(statement), Ok(Some(_))) =>
+            {
+                Ok("EXPLAIN".into())
+            }
             _ => {
                 let message = format!("portal \"{name}\" cannot be run");
                 Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
@@ -618,10 +631,14 @@ impl Session {
 
     /// Whether it is an EXECUTE of what yields rows.
     fn executes_rows(&self, statement: &ParsedStatement) -> bool {
-        let ParsedStatement::Ast(statement) = statement else { return false };
-        let name = super::script::parse_execute(statement).map(|(name, _)| name);
-        let plan = name.and_then(|name| self.statements.get(&name)?.running_plan());
-        plan.is_some_and(|plan| plan.yields_rows())
+        self.executed_plan(statement).is_some_and(|plan| plan.yields_rows())
+    }
+
+    /// The plan of what an EXECUTE runs, as far as it is known.
+    fn executed_plan(&self, statement: &ParsedStatement) -> Option<&Arc<Planned>> {
+        let ParsedStatement::Ast(statement) = statement else { return None };
+        let (name, _) = super::script::parse_execute(statement)?;
+        self.statements.get(&name)?.running_plan()
     }
 
     /// As [`Session::keep_in_statement`], of what the portal's EXECUTE runs.

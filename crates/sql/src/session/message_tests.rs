@@ -152,16 +152,23 @@ fn each_call_of_pg_sleep_sleeps() {
 fn a_portal_that_has_run_yields_no_more_rows_and_runs_no_more() {
     let (mut bench, mut one, _) = table();
     bench.run(&mut one, "INSERT INTO t VALUES (1, 'one'), (2, 'two')");
+    bench.run(&mut one, "PREPARE q AS SELECT id FROM t");
+    bench.run(&mut one, "PREPARE r AS DELETE FROM t WHERE id = 5 RETURNING id");
+    bench.run(&mut one, "PREPARE i AS INSERT INTO t VALUES (4, 'four')");
     for (sql, tags) in [
         ("SELECT id FROM t ORDER BY id", ["SELECT 2", "SELECT 0"]),
         ("INSERT INTO t VALUES (3, 'three') RETURNING id", ["INSERT 0 1", "INSERT 0 0"]),
         ("DELETE FROM t WHERE id = 3 RETURNING id", ["DELETE 1", "DELETE 0"]),
+        ("EXECUTE q", ["SELECT 2", "SELECT 0"]),
+        ("EXECUTE r", ["DELETE 0", "DELETE 0"]),
+        ("SHOW search_path", ["SHOW", "SHOW"]),
+        ("EXPLAIN SELECT 1", ["EXPLAIN", "EXPLAIN"]),
     ] {
         let (told, error) = executed_twice(&mut bench, &mut one, sql, None);
         assert_eq!((told, error), (tags.map(str::to_owned).to_vec(), None), "{sql}");
     }
-    for rows_max in [None, Some(1)] {
-        let sql = "INSERT INTO t VALUES (4, 'four')";
+    let insert = "INSERT INTO t VALUES (4, 'four')";
+    for (sql, rows_max) in [(insert, None), (insert, Some(1)), ("EXECUTE i", None)] {
         let (told, error) = executed_twice(&mut bench, &mut one, sql, rows_max);
         assert_eq!(told, ["INSERT 0 1"], "a limit of rows is of those that a statement yields");
         let error = error.expect("it cannot be run again");
@@ -169,6 +176,11 @@ fn a_portal_that_has_run_yields_no_more_rows_and_runs_no_more() {
         assert_eq!(error.message(), "portal \"p\" cannot be run");
         assert_eq!(bench.run(&mut one, "SELECT id FROM t ORDER BY id").lines(), ["1", "2"], "and is undone");
     }
+    bench.run(&mut one, "BEGIN; DECLARE c CURSOR FOR SELECT id FROM t");
+    let (told, error) = executed_twice(&mut bench, &mut one, "FETCH 1 FROM c", None);
+    assert_eq!((told, error), (vec!["FETCH 1".to_owned(), "FETCH 0".to_owned()], None));
+    assert_eq!(bench.run(&mut one, "FETCH 1 FROM c").lines(), ["2"], "it has gone no further");
+    bench.run(&mut one, "ROLLBACK");
 }
 
 /// Binds a statement to the portal `p`.
