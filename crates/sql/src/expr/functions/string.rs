@@ -63,6 +63,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("format", &[TEXT], TEXT, format).stable().takes_null(),
     FunctionDef::new("format", &[TEXT, ArgType::Any], TEXT, format).stable().takes_null().variadic(),
     FunctionDef::new("quote_ident", &[TEXT], TEXT, |a, _| Ok(Datum::text(quote_ident(text(&a[0])?)))),
+    FunctionDef::new("parse_ident", &[TEXT], TEXT_ARRAY, parse_ident),
+    FunctionDef::new("parse_ident", &[TEXT, BOOL], TEXT_ARRAY, parse_ident),
     FunctionDef::new("quote_literal", &[ArgType::Any], TEXT, |a, c| {
         Ok(Datum::text(quote_literal(&cast_to_text(&a[0], c), c)?))
     })
@@ -377,6 +379,65 @@ fn string_to_array(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         }
     };
     Ok(Datum::array(ElementType::Text, items))
+}
+
+/// The parts of a name as SQL writes it, those without quotes in lower case.
+fn parse_ident(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let whole = text(&args[0])?;
+    let is_strict = !matches!(args.get(1), Some(Datum::Bool(false)));
+    let refused = |detail: &str| {
+        let message = format!("string is not a valid identifier: \"{whole}\"");
+        let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+        if detail.is_empty() { error } else { error.with_detail(detail) }
+    };
+    let is_space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{c}');
+    let begins = |c: char| c == '_' || c.is_ascii_alphabetic() || !c.is_ascii();
+    let ends = |c: char| !begins(c) && !c.is_ascii_digit() && c != '$';
+    let (mut held, mut parts) = (ctx.held(), Vec::new());
+    let (mut rest, mut is_behind_dot) = (whole.trim_start_matches(is_space), false);
+    loop {
+        let part = if let Some(quoted) = rest.strip_prefix('"') {
+            let unclosed = || refused("String has unclosed double quotes.");
+            let (name, behind) = quoted_name(quoted).ok_or_else(unclosed)?;
+            if name.is_empty() {
+                return Err(refused("Quoted identifier must not be empty.").into());
+            }
+            rest = behind;
+            name
+        } else if rest.starts_with(begins) {
+            let (name, behind) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
+            rest = behind;
+            name.to_ascii_lowercase()
+        } else {
+            let detail = match (rest.starts_with('.'), is_behind_dot) {
+                (true, _) => "No valid identifier before \".\".",
+                (false, true) => "No valid identifier after \".\".",
+                (false, false) => "",
+            };
+            return Err(refused(detail).into());
+        };
+        let part = Datum::text(part);
+        held.item(&part)?;
+        parts.push(part);
+        rest = rest.trim_start_matches(is_space);
+        match rest.strip_prefix('.') {
+            Some(behind) => (rest, is_behind_dot) = (behind.trim_start_matches(is_space), true),
+            None if is_strict && !rest.is_empty() => return Err(refused("").into()),
+            None => return Ok(Datum::array(ElementType::Text, parts)),
+        }
+    }
+}
+
+/// What stands before the quote that closes a name, two of them for one within it, and what is behind; `None` where none closes it.
+fn quoted_name(text: &str) -> Option<(String, &str)> {
+    let (mut name, mut rest) = (String::new(), text);
+    loop {
+        let (part, behind) = rest.split_once('"')?;
+        name.push_str(part);
+        let Some(more) = behind.strip_prefix('"') else { return Some((name, behind)) };
+        name.push('"');
+        rest = more;
+    }
 }
 
 pub(super) fn concat(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
