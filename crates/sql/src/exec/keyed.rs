@@ -29,27 +29,41 @@ pub(super) enum Keyed {
 }
 
 impl Run<'_, '_> {
-    /// Notes that a subquery has read so many rows for one row around it.
+    /// Notes that a subquery has read so many rows of tables for one row around it.
     pub(super) fn note_passed(&self, plan: &SelectPlan, rows: u64) {
         if plan.keyed.is_some()
             && let Keyed::Passed(passed) = self.keyed.borrow_mut().entry(plan.id).or_insert(Keyed::Passed(0))
         {
-            *passed += rows;
+            // What is kept of a query of FROM is gone through each time.
+            let is_kept = matches!(plan.from.kind, NodeKind::Derived { .. });
+            *passed += if is_kept { self.rows_of(plan) } else { rows };
+        }
+    }
+
+    /// How many rows a run of a subquery goes through: of its table, by estimate, or those that are kept of a query of FROM.
+    fn rows_of(&self, plan: &SelectPlan) -> u64 {
+        match &plan.from.kind {
+            NodeKind::Scan(scan) => scan.examined as u64,
+            NodeKind::Derived { plans, .. } => {
+                let kept = self.kept.borrow();
+                plans.iter().filter_map(|plan| kept.get(&plan.id)).map(|rows| rows.len() as u64).sum()
+            }
+            _ => 0,
         }
     }
 
     /// The rows of a subquery that go with the row around it are among those that the table has under [`Run::join_key`]; `None` where it is to be run.
     pub(super) fn keyed_table(&self, plan: &SelectPlan, outer: &EvalCtx<'_>) -> Halt<Option<Rc<KeyedTable>>> {
-        let (Some(keyed), NodeKind::Scan(scan)) = (&plan.keyed, &plan.from.kind) else { return Ok(None) };
+        let Some(keyed) = &plan.keyed else { return Ok(None) };
         match self.keyed.borrow().get(&plan.id) {
             Some(Keyed::Table(table)) => return Ok(Some(Rc::clone(table))),
-            Some(Keyed::Passed(passed)) if *passed > PASSED_MIN.max(scan.examined as u64) => {}
+            Some(Keyed::Passed(passed)) if *passed > PASSED_MIN.max(self.rows_of(plan)) => {}
             _ => return Ok(None),
         }
         let cx = Cx { stmt: outer.stmt, outer: Some(outer) };
         let (mut table, mut held, mut fits) = (KeyedTable::default(), self.memory.hold(), true);
         let (mut key, mut shown) = (Vec::new(), Row::new());
-        self.scan(scan, &cx, &mut vec![Datum::Null; plan.width], &mut |row| {
+        self.kind(&plan.from, &cx, &mut vec![Datum::Null; plan.width], &mut |row| {
             if !self.is_keyed(keyed, &cx, row, &mut key)? {
                 return Ok(Flow::More);
             }

@@ -58,7 +58,14 @@ impl Run<'_, '_> {
         }
     }
 
-    fn kind(&self, node: &Node, cx: &Cx<'_>, row: &mut Vec<Datum>, emit: Emit<'_>) -> Halt<Flow> {
+    /// Calls `emit` for each row of `node`, its filter left aside.
+    pub(super) fn kind(
+        &self,
+        node: &Node,
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        emit: Emit<'_>,
+    ) -> Halt<Flow> {
         match &node.kind {
             NodeKind::OneRow => emit(row),
             NodeKind::Scan(scan) => self.scan(scan, cx, row, emit),

@@ -316,7 +316,8 @@ mod tests {
         bench.run(
             &mut session,
             "INSERT INTO u VALUES (NULL, 'w1', NULL), (1, NULL, 'w2'), (4001, 'x', 'x');
-             ALTER TABLE t ADD COLUMN n numeric; UPDATE t SET n = v; ALTER TABLE t ADD COLUMN c char(12); UPDATE t SET c = w",
+             ALTER TABLE t ADD COLUMN n numeric; UPDATE t SET n = v; ALTER TABLE t ADD COLUMN c char(12); UPDATE t SET c = w;
+             CREATE VIEW uv AS SELECT v AS k, w FROM u WHERE w IS NOT NULL",
         );
         for (condition, rows) in [
             ("EXISTS (SELECT FROM u WHERE u.v = t.v)", 500),
@@ -337,6 +338,13 @@ mod tests {
                 "EXISTS (SELECT 1 FROM u WHERE u.v = t.v AND EXISTS (SELECT 1 FROM u x WHERE x.w = t.w AND x.v = u.v))",
                 500,
             ),
+            // A query of FROM is a table of its own.
+            ("EXISTS (SELECT 1 FROM uv WHERE uv.k = t.v)", 500),
+            (
+                "NOT EXISTS (SELECT 1 FROM (SELECT v, count(*) AS n FROM u GROUP BY v) s WHERE s.v = t.v AND s.n = 1)",
+                502,
+            ),
+            ("(SELECT uv.w FROM uv WHERE uv.k = t.v) = t.w", 500),
             // What may fail for other rows is not worked out for them.
             ("EXISTS (SELECT 1 FROM u WHERE u.v = t.v AND 1000000 / (u.v - 4001) < 0)", 500),
         ] {

@@ -1,5 +1,5 @@
-//! Correlated subqueries over one table whose rows are told by a key of the row around them, without an index that has it: `EXISTS (SELECT 1 FROM u WHERE
-//! u.a = t.a)`. Run for each row they read the table as often as there are rows.
+//! Correlated subqueries over one table, or one query of FROM, whose rows are told by a key of the row around them, without an index that has it:
+//! `EXISTS (SELECT 1 FROM u WHERE u.a = t.a)`. Run for each row they read the table as often as there are rows.
 
 use super::join_order::hash_pair;
 use super::point_plan::{AccessPath, KeyPart, NodeKind, SelectPlan};
@@ -20,11 +20,15 @@ impl SelectPlan {
     /// The key that tells the rows of a correlated subquery, if there is one. Nothing is worked out then for rows that have another key than any row
     /// around them but what cannot fail.
     pub(super) fn keyed_rows(&self) -> Option<KeyedRows> {
-        let NodeKind::Scan(scan) = &self.from.kind else { return None };
+        let is_alone = match &self.from.kind {
+            NodeKind::Scan(scan) => !depends_on_others(&scan.path),
+            NodeKind::Derived { plans, .. } => plans.iter().all(|plan| !plan.correlated),
+            _ => false,
+        };
         let shows_values = |expr: &BoundExpr| matches!(expr.kind, ExprKind::Column(_) | ExprKind::Const(_));
         let is_plain =
             self.correlated && self.takes_rows_as_they_come() && self.project.iter().all(shows_values);
-        if !is_plain || depends_on_others(&scan.path) {
+        if !is_plain || !is_alone {
             return None;
         }
         let (mut own, mut outer, mut rest) = (Vec::new(), Vec::new(), Vec::new());
