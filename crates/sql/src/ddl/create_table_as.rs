@@ -8,7 +8,7 @@ use types::PgType;
 use super::column::NewColumn;
 use super::create_table::make;
 use crate::expr::fold_ident;
-use crate::parse::{changes_rows, is_name_alone};
+use crate::parse::{changes_rows, is_change, is_name_alone};
 use crate::session::{Home, Pause, Session};
 
 /// Makes the table from the query's columns and fills it with its rows, many of them in slices ([`Session::fill`]); the command tag.
@@ -23,7 +23,7 @@ pub(super) fn run(
     if !create.constraints.is_empty() || !create.columns.iter().all(is_name_alone) {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS takes column names alone").into());
     }
-    if changes_rows(query) {
+    if changes_rows(query) || is_change(query) {
         return Err(SqlError::unsupported("CREATE TABLE AS of a query whose WITH changes rows").into());
     }
     let (fields, mut rows) = session.query_rows(home, query)?;

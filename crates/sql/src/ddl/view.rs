@@ -13,7 +13,7 @@ use super::names::{Names, split};
 use super::view_columns;
 use crate::expr::fold_ident;
 use crate::kept_text;
-use crate::parse::changes_rows;
+use crate::parse::{changes_rows, is_change};
 use crate::plan::RelationAccess;
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -63,7 +63,7 @@ pub(super) fn create(
     {
         return Err(SqlError::unsupported("this clause of CREATE VIEW").into());
     }
-    if changes_rows(query) {
+    if changes_rows(query) || is_change(query) {
         let message = "views must not contain data-modifying statements in WITH";
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
     }

@@ -38,7 +38,8 @@ const VOLATILE: &[&str] = &[
     "uuid_generate_v4",
 ];
 
-/// A statement without a WITH around a change of rows, which is no query then; others as they are, and so is one whose WITH changes rows.
+/// A statement without a WITH around a change of rows, which is no query then; others as they are, and so is one whose WITH changes rows. Where the change names some of
+/// the tables nowhere the WITH stays around it, for them to be read.
 ///
 /// # Errors
 /// 0A000 for a common table that cannot be copied, or one within another that changes rows; 42712 for two of one name; 54001 for too many copies.
@@ -87,6 +88,11 @@ pub(super) fn without_with(mut statement: Statement) -> SqlResult<Statement> {
     let mut taken = std::mem::replace(change, PLACEHOLDER);
     // What stood side by side may stand within each other now.
     nesting::settle(&mut taken)?;
+    if inlining.leaves_some() {
+        *change = taken;
+        query.with = Some(inlining.with);
+        return Ok(statement);
+    }
     Ok(taken)
 }
 
@@ -138,7 +144,14 @@ fn settle_part(part: &mut ast::Query) -> SqlResult<()> {
     if part.with.is_none() || !is_change(part) {
         return Ok(());
     }
-    let inner = without_with(Statement::Query(Box::new(part.clone())))?;
+    let inner = match without_with(Statement::Query(Box::new(part.clone())))? {
+        // Tables that it does not name are left out here.
+        Statement::Query(query) => match *query.body {
+            ast::SetExpr::Insert(inner) | ast::SetExpr::Update(inner) | ast::SetExpr::Delete(inner) => inner,
+            _ => return Err(not_at_top_level()),
+        },
+        inner => inner,
+    };
     part.with = None;
     *part.body = match &inner {
         Statement::Insert(_) => ast::SetExpr::Insert(inner),
@@ -232,6 +245,11 @@ impl Inlining {
         Ok(Inlining { with, tables, used, copied: 0, text_len, is_alone: false, within: 0 })
     }
 
+    /// Whether some of the tables stand nowhere.
+    fn leaves_some(&self) -> bool {
+        self.tables.iter().any(|table| table.copies == 0 && !self.used.contains(&table.name))
+    }
+
     fn visit(&mut self, node: &mut impl VisitMut) -> SqlResult<()> {
         match node.visit(self) {
             ControlFlow::Break(error) => Err(error),
@@ -241,6 +259,13 @@ impl Inlining {
 
     /// An INSERT's source, which keeps the WITH where its tables name each other or are to be computed once; rows of VALUES stay such.
     fn source(&mut self, mut source: Box<ast::Query>) -> SqlResult<Box<ast::Query>> {
+        let mut names_some = false;
+        for_each_relation(&source, &mut |name| {
+            names_some |= self.tables.iter().any(|table| table.name == name);
+        });
+        if !names_some {
+            return Ok(source);
+        }
         let is_plain =
             !self.with.recursive && !self.tables.iter().any(|table| table.names_others || table.once);
         if is_plain || matches!(*source.body, ast::SetExpr::Values(_)) {
@@ -250,6 +275,8 @@ impl Inlining {
         if self.tables.iter().any(|table| table.once && table.copies > 0) {
             return Err(twice());
         }
+        // It has all of them now.
+        self.tables.iter_mut().for_each(|table| table.copies += 1);
         if source.with.is_none() {
             source.with = Some(self.with.clone());
             return Ok(source);
@@ -424,5 +451,43 @@ mod tests {
         assert_eq!(refused.state(), SqlState::FEATURE_NOT_SUPPORTED);
         assert_eq!(bench.run(&mut session, &format!("{change} (SELECT id FROM a)")).tags, ["DELETE 1"]);
         assert_eq!(bench.run(&mut session, "SELECT id FROM x").lines(), ["99"]);
+    }
+
+    #[test]
+    fn a_common_table_that_nothing_names_is_read_and_never_run() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        let tables = "CREATE TABLE t (id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 1), (2, 2)";
+        bench.run(&mut session, tables);
+        let changes = [
+            "UPDATE t SET a = 7 WHERE id = 1",
+            "DELETE FROM t WHERE id = 2",
+            "INSERT INTO t VALUES (3, 3)",
+            "INSERT INTO t SELECT 4, 4",
+        ];
+        for change in changes {
+            for (table, state) in [
+                ("SELECT nosuch FROM t", SqlState::UNDEFINED_COLUMN),
+                ("SELECT 1 FROM nosuch", SqlState::UNDEFINED_TABLE),
+                ("SELECT 1), d AS (SELECT id FROM c, nosuch", SqlState::UNDEFINED_TABLE),
+            ] {
+                let refused = bench.fail(&mut session, &format!("WITH c AS ({table}) {change}"));
+                assert_eq!(refused.state(), state, "{table}, {change}");
+            }
+            // The last one is the analytical path's.
+            for table in ["SELECT id FROM t FOR UPDATE", "SELECT rank() OVER (ORDER BY a) FROM t"] {
+                let sql = format!("BEGIN; WITH c AS ({table}) {change}; ROLLBACK");
+                let tags = bench.run(&mut session, &sql).tags;
+                assert!(tags[1].ends_with(" 1"), "{sql}: {tags:?}");
+            }
+        }
+        let prepare = "PREPARE p AS WITH c AS (SELECT $1::int AS x) UPDATE t SET a = $2 WHERE id = 1";
+        bench.run(&mut session, prepare);
+        bench.run(&mut session, "EXECUTE p (5, 9)");
+        assert_eq!(bench.run(&mut session, "SELECT a FROM t WHERE id = 1").lines(), ["9"]);
+        let declared = "BEGIN; DECLARE k CURSOR FOR WITH c AS (SELECT 1) UPDATE t SET a = 0";
+        assert_eq!(bench.fail(&mut session, declared).state(), SqlState::FEATURE_NOT_SUPPORTED);
+        bench.run(&mut session, "ROLLBACK");
+        assert_eq!(bench.run(&mut session, "SELECT count(*) FROM t WHERE a > 0").lines(), ["2"]);
     }
 }

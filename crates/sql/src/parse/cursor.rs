@@ -3,8 +3,8 @@
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 
-use super::changes_rows;
 use super::tokens::Tokens;
+use super::{changes_rows, is_change};
 
 /// How FETCH or MOVE goes; counts may be negative, which turns the direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ fn declare(tokens: &mut Tokens<'_>) -> SqlResult<CursorStatement> {
     tokens.expect_word("FOR")?;
     let (sql, size) = (tokens.rest_text().1.to_owned(), tokens.rest_size());
     let query = Box::new(tokens.query()?);
-    if changes_rows(&query) {
+    if changes_rows(&query) || is_change(&query) {
         let message = "DECLARE CURSOR must not contain data-modifying statements in WITH";
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     }

@@ -5,7 +5,7 @@
 //! with a reason. A clause that nobody consumed is an error: the walks destructure every syntax node by all of its fields.
 //!
 //! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `open_level`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path`,
-//! `join_order` and `keyed` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `union`, `analytic` (what goes elsewhere).
+//! `join_order` and `keyed` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `unnamed`, `union`, `analytic` (what goes elsewhere).
 
 mod analytic;
 mod binder;
@@ -29,6 +29,7 @@ mod select;
 mod size;
 mod target;
 mod union;
+mod unnamed;
 mod update;
 mod values;
 mod visit;
@@ -40,7 +41,7 @@ use tenant::catalog::{Catalog, Privileges};
 use types::{FormatContext, PgType, TypeMod};
 
 use crate::expr::ParamTypes;
-use crate::parse::changes_rows;
+use crate::parse::{changes_rows, is_change};
 
 pub use analytic::{names_any, text_names_any};
 pub use cost::POINT_ROWS_MAX;
@@ -203,6 +204,7 @@ impl BoundPlan {
 pub fn bind(statement: &ast::Statement, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     match statement {
         ast::Statement::Query(query) if changes_rows(query) => parts::bind(query, ctx),
+        ast::Statement::Query(query) if query.with.is_some() && is_change(query) => unnamed::bind(query, ctx),
         ast::Statement::Query(query) => select::bind_query_statement(query, ctx),
         ast::Statement::Insert(insert) => insert::bind_insert(insert, ctx),
         ast::Statement::Update(update) => update::bind_update(update, ctx),
