@@ -132,6 +132,9 @@ pub(super) struct Standing {
     is_average: AtomicU32,
     /// Price of a missed I/O, in millionths.
     penalty_micros: AtomicU64,
+    /// What it was before it last changed, and when that was.
+    penalty_before: AtomicU64,
+    priced_at: AtomicU64,
     /// Requests pending, and for how long there were any.
     pub(super) pending: Occupancy,
     /// When the promise last changed, and how often it has.
@@ -151,7 +154,11 @@ pub(super) struct Standing {
 impl Standing {
     /// Puts a promise in force from `now` on: deadlines that have not come begin anew. What a limit remembers it remembers under another one too.
     pub(super) fn set_promise(&self, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
-        self.penalty_micros.store(penalty_micros, Ordering::Relaxed);
+        let price_before = self.penalty_micros.swap(penalty_micros, Ordering::Relaxed);
+        if price_before != penalty_micros {
+            self.penalty_before.store(price_before, Ordering::Relaxed);
+            self.priced_at.store(now.0, Ordering::Relaxed);
+        }
         let reservations = [(&self.iops.pace, promise.iops), (&self.bandwidth.pace, promise.bandwidth.0)];
         let limits = [
             (&self.iops_max, promise.iops_max.unwrap_or(0)),
@@ -206,8 +213,24 @@ impl Standing {
         Rates { iops: self.iops_max.rate(), bandwidth: ByteCount(self.bandwidth_max.rate()) }
     }
 
-    pub(super) fn penalty_micros(&self) -> u64 {
-        self.penalty_micros.load(Ordering::Relaxed)
+    /// The price from `from` to `to`: of two each counts for what `reserved` says was reserved in the time that it was in force, as far as the last change goes.
+    pub(super) fn price_over(
+        &self,
+        (from, to): (Nanos, Nanos),
+        reserved: impl Fn((Nanos, Nanos)) -> f64,
+    ) -> u64 {
+        let price = self.penalty_micros.load(Ordering::Relaxed);
+        let before = self.penalty_before.load(Ordering::Relaxed);
+        let priced_at = Nanos(self.priced_at.load(Ordering::Relaxed)).min(to);
+        if priced_at <= from {
+            return price;
+        }
+        let (at_that, at_this) = (reserved((from, priced_at)), reserved((priced_at, to)));
+        let all = at_that + at_this;
+        if all == 0.0 {
+            return price;
+        }
+        ((before as f64 * at_that + price as f64 * at_this) / all).round() as u64
     }
 
     pub(super) fn changes(&self) -> u32 {

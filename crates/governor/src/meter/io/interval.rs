@@ -120,7 +120,7 @@ impl IoInterval {
     }
 
     /// The ledger's rows, by tenant, of the interval from `from` to `to`, once all workers have closed it. Call it for each interval in
-    /// turn: it takes the shared times. A reservation that changed counts for as long as it was in force; the rest of a promise is what it was at the end.
+    /// turn: it takes the shared times. A reservation that changed counts for as long as it was in force, and so does a price; the rest of a promise is what it was at the end.
     pub fn judge(self, volume: &IoMeterVolume, from: Nanos, to: Nanos) -> Vec<IoRow> {
         let cause = self.cause(volume, from, to);
         let system_over = self.system_over(volume, to - from);
@@ -175,7 +175,9 @@ fn judge_tenant(
     };
     let standing = volume.standing_if_known(tenant);
     let (kind, reserved) = (standing.kind(), standing.reserved());
-    let promised = reserved_parts(&standing, (from, to), usage.given + usage.missed);
+    let mix = usage.given + usage.missed;
+    let reserved_in = |time| reserved_parts(&standing, time, mix);
+    let (promised, price) = (reserved_in((from, to)), standing.price_over((from, to), reserved_in));
     let demanded = usage.demanded(promised);
     let each_kept = usage.delays.max() <= volume.tick();
     let average_kept = usage.missed.parts == 0;
@@ -194,7 +196,7 @@ fn judge_tenant(
         active: standing.pending.take_time(1, from, to),
         cause: (!is_kept).then_some(cause),
         delays: (reserved != Rates::default() || usage.delays.count() > 0).then(|| usage.delays.figures()),
-        owed_micros: LedgerRow::price(resource, missed, standing.penalty_micros()),
+        owed_micros: LedgerRow::price(resource, missed, price),
     };
     IoRow { ledger, kind, demanded, usage, each_kept, average_kept }
 }

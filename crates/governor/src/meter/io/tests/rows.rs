@@ -98,6 +98,24 @@ fn a_reservation_that_changes_counts_for_as_long_as_it_was_in_force() {
 }
 
 #[test]
+fn a_price_that_changes_counts_for_what_was_reserved_at_it() {
+    let average = |iops| IoPromise { iops, kind: IoPromiseKind::Average, ..IoPromise::default() };
+    let altered = |price, at| {
+        let change = |volume: &IoMeterVolume| volume.set_promise(tenant_id(0), &average(60), price, at);
+        let row = second(&average(60), PAGE, 50, change).ledger;
+        (row.missed, row.owed_micros)
+    };
+    let ms = Nanos::from_millis;
+    assert_eq!(altered(500_000, ms(750)), (10, 10 * 2_000_000), "three quarters at 2.5, the rest at 0.5");
+    assert_eq!(altered(0, ms(1000)), (10, 10 * 2_500_000), "that is the next interval's");
+    // A time in which nothing was reserved has no price.
+    let volume = IoMeterVolume::new(3, TICK);
+    volume.set_promise(tenant_id(0), &average(60), 3, ms(600));
+    let reserved = |(from, to): (Nanos, Nanos)| (to - from.max(ms(600))).as_secs_f64();
+    assert_eq!(volume.standing(tenant_id(0)).price_over((ms(0), ms(1000)), reserved), 3);
+}
+
+#[test]
 fn what_its_own_limit_holds_is_no_fault_of_the_servers() {
     // More promised than its limit lets through; twenty at once, ever so often.
     let promise = IoPromise { iops: 400, iops_max: Some(100), ..IoPromise::default() };
