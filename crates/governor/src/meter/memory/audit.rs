@@ -121,6 +121,13 @@ impl MemoryAudit {
                     ended.push((read.tenant, before, record.from, since));
                 }
                 record.begin(now);
+            } else if before.promised.0 > 0
+                && before.penalty_micros != read.terms.penalty_micros
+                && since.told >= EVIDENCE_MIN
+            {
+                // So is what was counted at another price.
+                ended.push((read.tenant, before, record.from, since));
+                record.begin(now);
             } else {
                 record.is_quiet = false;
                 if since.told >= EVIDENCE_MIN {

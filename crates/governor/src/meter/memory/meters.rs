@@ -92,8 +92,8 @@ impl MemoryMeters {
         terms.interval.unwrap_or(Nanos(self.interval.load(Ordering::Relaxed)))
     }
 
-    /// Makes a tenant known or changes its terms; what was not judged yet is judged by the new ones, or by those
-    /// before where nothing is promised any more. Returns what its [`super::MemoryMeter`] counts into. From any thread; takes a short lock.
+    /// Makes a tenant known or changes its terms; what was not judged yet is judged by the new ones, or, where it is evidence enough, by those
+    /// before where nothing is promised any more or the price is another. Returns what its [`super::MemoryMeter`] counts into. From any thread; takes a short lock.
     pub fn set_terms(&self, tenant: TenantId, terms: MemoryTerms, now: Nanos) -> Arc<MemoryTally> {
         let mut known = self.lock();
         let known = known.entry(tenant).or_insert_with(|| Known::new(terms, Arc::default(), now));

@@ -430,3 +430,39 @@ fn a_promise_that_is_taken_back_is_held_against_what_was_counted_until_then() {
     meters.set_terms(TENANT, none, ms(2700));
     assert_eq!(collect(2800), []);
 }
+
+#[test]
+fn what_was_counted_at_another_price_is_priced_by_that() {
+    let (meters, ms) = (MemoryMeters::new(), Nanos::from_millis);
+    let terms = |penalty_micros| MemoryTerms {
+        promised: pages(80),
+        penalty_micros,
+        interval: Some(Nanos::from_secs(60)),
+    };
+    let tally = meters.set_terms(TENANT, terms(3_000_000), ms(0));
+    let mut audit = MemoryAudit::new(meters.clone(), pages(100), ms(0));
+    let count = |told, reads| {
+        let actual = PageIo { reads, write_backs: 0 };
+        tally.publish(&MemoryCounts { references: told, told, actual, ..MemoryCounts::default() });
+    };
+    let mut collect = |at| {
+        let mut rows = Vec::new();
+        audit.collect(ms(at), ByteCount(0), |row| rows.push((row.ledger.missed, row.ledger.owed_micros)));
+        rows
+    };
+    count(10, 0);
+    assert_eq!(collect(1000), []);
+    count(1200, 18);
+    assert_eq!(collect(2000), []);
+    meters.set_terms(TENANT, terms(0), ms(2900));
+    assert_eq!(collect(3000), [(18, 54_000_000)], "in the middle of its interval");
+    count(2500, 30);
+    assert_eq!(collect(59_000), []);
+    assert_eq!(collect(60_000), [(12, 0)]);
+    // What is no evidence goes on, at the new price.
+    count(2600, 31);
+    meters.set_terms(TENANT, terms(1_000_000), ms(60_500));
+    assert_eq!(collect(61_000), []);
+    count(3700, 33);
+    assert_eq!(collect(120_000), [(3, 3_000_000)]);
+}
