@@ -42,6 +42,8 @@ struct Ended {
     baseline: u64,
     spilled: u64,
     excess: u64,
+    /// That, each part times the price that its statement began at.
+    priced: u128,
     needs: SparseHistogram,
 }
 
@@ -106,12 +108,13 @@ impl WorkMemoryMeter {
             kept.since = now;
         }
         kept.open += 1;
-        let promised = kept.terms.promised;
+        let terms = kept.terms;
         drop(tenants);
         Arc::new(StatementWorkMeter {
             meter: self.clone(),
             tenant,
-            promised,
+            promised: terms.promised,
+            penalty_micros: terms.penalty_micros,
             baseline: AtomicU64::new(0),
             spilled: AtomicU64::new(0),
             need: AtomicU64::new(0),
@@ -135,7 +138,7 @@ impl WorkMemoryMeter {
             let active = std::mem::take(&mut kept.active);
             let ended = std::mem::take(&mut kept.ended);
             if active > Nanos(0) || ended.needs.count() > 0 {
-                rows.push(ended.row(*tenant, kept.terms, active, cause, (from, to)));
+                rows.push(ended.row(*tenant, active, cause, (from, to)));
             }
             !kept.is_gone || kept.open > 0
         });
@@ -149,15 +152,11 @@ fn ios(bytes: u64) -> u64 {
 }
 
 impl Ended {
-    fn row(
-        self,
-        tenant: TenantId,
-        terms: WorkMemoryTerms,
-        active: Nanos,
-        cause: Cause,
-        (from, to): (Nanos, Nanos),
-    ) -> WorkMemoryRow {
+    fn row(self, tenant: TenantId, active: Nanos, cause: Cause, (from, to): (Nanos, Nanos)) -> WorkMemoryRow {
         let missed = ios(self.excess);
+        // Of several prices each counts for what was missed at it.
+        let price = self.priced.checked_div(u128::from(self.excess)).unwrap_or(0);
+        let price = u64::try_from(price).unwrap_or(u64::MAX);
         let ledger = LedgerRow {
             tenant,
             resource: Resource::WorkMemory,
@@ -171,7 +170,7 @@ impl Ended {
             active,
             cause: (missed > 0).then_some(cause),
             delays: None,
-            owed_micros: LedgerRow::price(Resource::WorkMemory, missed, terms.penalty_micros),
+            owed_micros: LedgerRow::price(Resource::WorkMemory, missed, price),
         };
         WorkMemoryRow { ledger, needs: self.needs }
     }
@@ -182,6 +181,7 @@ pub struct StatementWorkMeter {
     meter: Arc<WorkMemoryMeter>,
     tenant: TenantId,
     promised: ByteCount,
+    penalty_micros: u64,
     baseline: AtomicU64,
     spilled: AtomicU64,
     need: AtomicU64,
@@ -230,7 +230,9 @@ impl StatementWorkMeter {
         }
         if self.promised.0 > 0 {
             ended.baseline += baseline;
-            ended.excess += spilled.saturating_sub(baseline);
+            let excess = spilled.saturating_sub(baseline);
+            ended.excess += excess;
+            ended.priced += u128::from(excess) * u128::from(self.penalty_micros);
         }
     }
 }

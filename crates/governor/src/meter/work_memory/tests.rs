@@ -190,6 +190,25 @@ fn what_is_given_back_without_a_refusal_was_not_spilled() {
 }
 
 #[test]
+fn what_a_statement_spills_is_priced_as_it_was_promised() {
+    let meter = WorkMemoryMeter::new();
+    let tenant = tenant_id(0);
+    let terms_at = |penalty_micros| WorkMemoryTerms { penalty_micros, ..terms(1) };
+    let begin = |penalty_micros| {
+        meter.set_terms(tenant, terms_at(penalty_micros));
+        meter.statement(tenant, Nanos(0))
+    };
+    let (dear, cheap) = (begin(10), begin(4));
+    dear.spilled(ByteCount(MIB));
+    cheap.spilled(ByteCount(2 * MIB));
+    // What it costs from now on is for what begins from now on.
+    meter.set_terms(tenant, terms_at(0));
+    [dear, cheap].iter().for_each(|statement| statement.end(SECOND));
+    let row = meter.close(Nanos(0), SECOND, None)[0].ledger;
+    assert_eq!((row.missed, row.owed_micros), (48, 16 * 10 + 32 * 4));
+}
+
+#[test]
 fn a_statement_counts_where_it_ends_and_is_active_all_the_while() {
     let meter = WorkMemoryMeter::new();
     let tenant = tenant_id(0);
