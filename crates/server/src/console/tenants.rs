@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::Answer;
+use super::frames::Rates;
 use super::query::Query;
 use super::sampler::{Lately, Sampler, cpu_bounds, io_bounds, memory_bounds};
 use super::{Console, lock};
@@ -130,8 +131,8 @@ impl TenantRow {
             cpu_demanded: metered.cpu.demanded,
             iops_promised: io.promised,
             iops_max: io.max,
-            iops: metered.io.iter().map(|of| of.given).sum(),
-            iops_demanded: metered.io.iter().map(|of| of.demanded).sum(),
+            iops: most(&metered.io, |of| of.given),
+            iops_demanded: most(&metered.io, |of| of.demanded),
             memory_promised_bytes: memory.promised as u64,
             memory_max_bytes: memory.max.map(|max| max as u64),
             memory_bytes: entry.home.page_figures().0.0,
@@ -143,6 +144,11 @@ impl TenantRow {
             disk_bytes: entry.home.storage_used().map(|used| used.0),
         }
     }
+}
+
+/// Of the volume where it was most: what is promised, and the limit, are on each.
+fn most(volumes: &[Rates], rate: fn(&Rates) -> f32) -> f32 {
+    volumes.iter().map(rate).fold(0.0, f32::max)
 }
 
 /// All tenants as they were a moment ago.
@@ -300,6 +306,14 @@ mod tests {
         assert_eq!(names(&rows, None, "p99_ms", false), ["b", "d", "a", "C"]);
         assert_eq!(names(&rows, None, "p99_ms", true), ["a", "b", "d", "C"], "the same last");
         assert_eq!(names(&rows, Some("c"), "id", false), ["C"], "however it is written");
+    }
+
+    #[test]
+    fn ios_are_those_of_the_volume_where_they_were_most() {
+        let of = |demanded, given| Rates { demanded, given, ..Rates::default() };
+        let volumes = [of(90.0, 80.0), of(100.0, 70.0), of(0.0, 0.0)];
+        assert_eq!((most(&volumes, |of| of.given), most(&volumes, |of| of.demanded)), (80.0, 100.0));
+        assert_eq!(most(&[], |of| of.given), 0.0);
     }
 
     #[test]
