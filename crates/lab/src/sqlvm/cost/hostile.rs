@@ -157,6 +157,7 @@ impl Scene {
         };
         stage.pass(stage.options.time(SETTLE_SECONDS)).await;
         let load_cpu = || process::cpu_seconds(std::process::id());
+        let (used_from, used_before) = self.used_by_others().await?;
         self.acting.iter().for_each(|clients| drop(clients.live.take_latencies()));
         let (from, server, load) = (clock::now_us(), self.host.cpu_seconds(), load_cpu());
         stage.pass(stage.options.time(SECONDS)).await;
@@ -164,7 +165,11 @@ impl Scene {
         let seconds = (to - from) as f64 / 1e6;
         let measured = self.acting.iter().map(|clients| {
             let latencies = clients.live.take_latencies();
-            Measured { per_second: latencies.count() as f64 / seconds, p99_ms: latencies.quantile_ms(0.99) }
+            Measured {
+                per_second: latencies.count() as f64 / seconds,
+                p99_ms: latencies.quantile_ms(0.99),
+                ..Measured::default()
+            }
         });
         let mut window = Window {
             others: measured.collect(),
@@ -173,12 +178,24 @@ impl Scene {
             ..Window::default()
         };
         // Asked last: a busy server may take its time to answer.
+        let (used_to, used) = self.used_by_others().await?;
+        let used_for = (used_to - used_from).as_secs_f64();
+        for (of, (used, before)) in window.others.iter_mut().zip(used.iter().zip(used_before)) {
+            of.cores = (used - before) / used_for;
+        }
         let (cpu, bytes) = self.hostile().await?;
         let seconds = began.elapsed().as_secs_f64();
         window.hostile_cores = (cpu - cpu_before) / seconds;
         window.hostile_bytes = (bytes - bytes_before) / seconds;
         window.ended = attacking.map(|attacking| attacking.ended()).unwrap_or_default();
         Ok(window)
+    }
+
+    /// Core-seconds of each of the others so far, and when that was.
+    async fn used_by_others(&self) -> Result<(tokio::time::Instant, Vec<f64>)> {
+        let metrics = self.host.metrics().await?;
+        let used = self.others.iter().map(|other| metrics.of(other.name, "cpu_seconds_total")).collect();
+        Ok((tokio::time::Instant::now(), used))
     }
 
     /// Core-seconds and bytes of the hostile tenant so far.
@@ -280,7 +297,18 @@ fn section(scene: &Scene, trials: &[Trial], marks: Vec<Mark>, failure: Option<St
 fn costs_table(trials: &[Trial], names: &[&str]) -> Table {
     let mut table = Table::new(
         "The others, without and with each attack",
-        &["attack", "tenant", "transactions a second", "with it", "change", "p99 ms", "with it", "change"],
+        &[
+            "attack",
+            "tenant",
+            "transactions a second",
+            "with it",
+            "change",
+            "p99 ms",
+            "with it",
+            "change",
+            "its cores",
+            "with it",
+        ],
     );
     for (attack, of) in by_attack(trials) {
         let median_of = |value: &dyn Fn(&Trial) -> f64| {
@@ -300,6 +328,8 @@ fn costs_table(trials: &[Trial], names: &[&str]) -> Table {
                 median_of(&|trial| trial.without(other).p99_ms),
                 median_of(&|trial| trial.during.others[other].p99_ms),
                 changed(Trial::p99_change),
+                median_of(&|trial| trial.without(other).cores),
+                median_of(&|trial| trial.during.others[other].cores),
             ]);
         }
     }

@@ -17,6 +17,8 @@ const IDLE_CORES: f64 = 0.01;
 pub(super) struct Measured {
     pub(super) per_second: f64,
     pub(super) p99_ms: f64,
+    /// Of the server's, charged to it.
+    pub(super) cores: f64,
 }
 
 /// What everybody did in a time.
@@ -48,6 +50,7 @@ impl Trial {
         Measured {
             per_second: f64::midpoint(before.per_second, after.per_second),
             p99_ms: f64::midpoint(before.p99_ms, after.p99_ms),
+            cores: f64::midpoint(before.cores, after.cores),
         }
     }
 
@@ -135,9 +138,9 @@ mod tests {
     use crate::report::Outcome;
 
     fn window(per_second: f64, p99_ms: f64) -> Window {
-        let steady = Measured { per_second: 50.0, p99_ms: 1.0 };
+        let steady = Measured { per_second: 50.0, p99_ms: 1.0, cores: 0.4 };
         Window {
-            others: vec![steady, Measured { per_second, p99_ms }],
+            others: vec![steady, Measured { per_second, p99_ms, cores: per_second / 500.0 }],
             ended: Ended { done: 1, ..Ended::default() },
             ..Window::default()
         }
@@ -182,6 +185,13 @@ mod tests {
         );
         // One of the windows was disturbed.
         assert_eq!(of_rates([98.0, 98.1, 80.0, 98.0]), [Met, Met]);
+    }
+
+    #[test]
+    fn without_an_attack_they_are_as_before_and_after_it() {
+        let without = trials([0.0; 4].map(|none| window(none, none)))[0].without(1);
+        assert_eq!((without.per_second, without.p99_ms), (101.0, 10.1));
+        assert!((without.cores - 0.202).abs() < 1e-9, "{without:?}");
     }
 
     #[test]
