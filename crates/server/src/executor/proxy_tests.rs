@@ -449,3 +449,12 @@ fn a_query_that_is_promised_processor_time_reads_on_beside_a_worker_that_never_r
     worker_thread.join().unwrap();
     outcome.unwrap();
 }
+
+#[test]
+fn of_a_quantum_in_which_something_came_the_query_pays_all_that_was_around_the_wait() {
+    let us = Nanos::from_micros;
+    let of_query = |completed, around| worker::Quantum { completed, around: us(around) }.of_query(us(30));
+    assert_eq!([of_query(0, 20), of_query(1, 20), of_query(4, 20)], [us(30), us(25), us(22)]);
+    assert_eq!(of_query(1, 0), us(15));
+    assert_eq!(of_query(1, 500), us(30), "it was preempted by what it had raised");
+}

@@ -141,6 +141,24 @@ struct Polled {
     used: Nanos,
 }
 
+/// What became of a query's quantum.
+#[derive(Default)]
+pub(super) struct Quantum {
+    /// Operations and timers that completed meanwhile.
+    pub(super) completed: usize,
+    /// What the worker did for it before it waited and after.
+    pub(super) around: Nanos,
+}
+
+impl Quantum {
+    /// What of `took`, which the quantum took of the worker's thread, is the query's: all that was around the wait, and of the rest an equal part for the query
+    /// and for each that something came for, which has its part as well.
+    pub(super) fn of_query(&self, took: Nanos) -> Nanos {
+        let around = self.around.min(took);
+        around + Nanos((took - around).0 / (1 + self.completed as u64))
+    }
+}
+
 impl Local {
     /// Makes one poll in the name of `tenant`. It began at `begin`.
     fn poll_as(&self, tenant: TenantId, begin: Ticks, poll: impl FnOnce()) -> Polled {
@@ -572,12 +590,11 @@ impl Worker {
                 }
                 Work::Proxy(proxy) => {
                     let before = self.env.clock.thread_cpu();
-                    let completed = self.run_proxy(&proxy, now)?;
-                    *completions += completed;
-                    let took = self.env.clock.thread_cpu() - before;
+                    let quantum = self.run_proxy(&proxy, now)?;
+                    *completions += quantum.completed;
+                    let took = quantum.of_query(self.env.clock.thread_cpu() - before);
                     let mut queues = local.queues.borrow_mut();
-                    // Of one in which anything came for others, that has its part as well.
-                    queues.charge_quantum(&proxy.account, Nanos(took.0 / (1 + completed as u64)), now);
+                    queues.charge_quantum(&proxy.account, took, now);
                     if proxy.wants_to_run() || proxy.leave_queue() {
                         let account = proxy.account.clone();
                         queues.push(&account, Work::Proxy(proxy), Place::Last, now);
@@ -591,10 +608,11 @@ impl Worker {
     }
 
     /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least.
-    fn run_proxy(&mut self, proxy: &Arc<ProxyState>, now: Nanos) -> io::Result<usize> {
+    fn run_proxy(&mut self, proxy: &Arc<ProxyState>, now: Nanos) -> io::Result<Quantum> {
+        let begin = self.env.clock.ticks();
         proxy.release();
         if !proxy.wants_to_run() {
-            return Ok(0);
+            return Ok(Quantum::default());
         }
         // Alone, a proxy runs where it is: nothing else of ours at `SCHED_IDLE` competes with it, and the worker preempts it
         // without being raised.
@@ -612,13 +630,18 @@ impl Worker {
             let held = if self.raises_proxies { Held::OverLimit } else { Held::All };
             self.local.queues.borrow_mut().hold_proxies(held, now);
         }
-        let completions = self.reactor.turn_gathering(Some(PROXY_QUANTUM), PROXY_QUANTUM_MIN)?;
+        let waits_from = self.env.clock.ticks();
+        let completed = self.reactor.turn_gathering(Some(PROXY_QUANTUM), PROXY_QUANTUM_MIN)?;
+        let waited_until = self.env.clock.ticks();
         self.charge_proxy(proxy, now);
         self.hold_if_over_limit(proxy);
         if !proxy.wants_to_run() {
             self.lower();
         }
-        Ok(completions)
+        let clock = &self.env.clock;
+        let before = clock.ticks_between(begin, waits_from);
+        let around = before + clock.ticks_between(waited_until, clock.ticks());
+        Ok(Quantum { completed, around })
     }
 
     /// Has the proxies of a tenant that is over its limit stand still until they are picked: where threads are not kept to their worker's core another one
