@@ -83,8 +83,8 @@ pub(super) enum Message {
     ThreadsWanted(Account, u32),
     /// An analytical thread waits for leave to read or write.
     AskIo(IoAsked),
-    /// What had leave has ended.
-    IoEnded(IoTicket),
+    /// What had leave has ended, and whose query it was of.
+    IoEnded(IoTicket, Option<Account>),
 }
 
 #[derive(Default)]

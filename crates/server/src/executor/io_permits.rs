@@ -12,7 +12,7 @@ use base::{ByteCount, TenantId, VolumeNo};
 use env::{IoAccount, IoPermit, IoPermits, IoTicket};
 use sql::session::QueryControl;
 
-use super::handle::{Message, WorkerHandle};
+use super::handle::{Account, Message, WorkerHandle};
 use super::io_governing::IoGoverning;
 use super::proxy::{Proxy, ProxyState};
 
@@ -43,6 +43,11 @@ pub(super) struct IoAsked {
 }
 
 impl IoAsked {
+    /// Whose query it is of, if it is of one.
+    pub(super) fn account(&self) -> Option<Account> {
+        self.proxy.as_ref().map(|proxy| proxy.account.clone())
+    }
+
     /// Lets the thread go on, at once. It hands the ticket back by [`Message::IoEnded`].
     pub(super) fn grant(self, ticket: IoTicket) {
         if let Some(proxy) = &self.proxy {
@@ -113,7 +118,8 @@ impl IoPermits for WorkerPermits {
         let ticket = IoTicket(u32::try_from(given).ok()?);
         let worker = self.worker.clone();
         Some(IoPermit::new(move || {
-            worker.0.send(Message::IoEnded(ticket));
+            let account = proxy.as_ref().map(|proxy| proxy.account.clone());
+            worker.0.send(Message::IoEnded(ticket, account));
             if let Some(proxy) = proxy {
                 proxy.end_io();
             }

@@ -241,6 +241,25 @@ fn a_thread_that_has_leave_to_read_is_at_the_ordinary_priority_until_it_has_read
 }
 
 #[test]
+fn what_the_io_of_a_query_has_the_worker_do_is_no_neighbours() {
+    let env = Env::real();
+    let governing = Governing::new(2, 1, env.now());
+    let worker = Worker::new(&env, WorkerId(0), &governing).unwrap();
+    let [a, b, system] = [A, B, TenantId::SYSTEM].map(|tenant| worker.handle().account(tenant));
+    let (mut queues, us) = (run_queues::RunQueues::new(&governing.cpu, 0), Nanos::from_micros);
+    // Each message woke the worker as each of two polls did: the rest of 70 us is shared by four.
+    (0..2).for_each(|_| queues.charge_beside(&a, us(10), env.now()));
+    (0..2).for_each(|_| queues.charge_message(&b, us(5), env.now()));
+    queues.reconcile(us(70), &system, env.now());
+    assert_eq!((a.used(), b.used(), system.used()), (us(40), us(30), Nanos(0)));
+    assert_eq!(b.polls(), 0);
+    // Once; and without anybody's poll it is not the server's.
+    queues.charge_message(&b, us(5), env.now());
+    queues.reconcile(us(15), &system, env.now());
+    assert_eq!((a.used(), b.used(), system.used()), (us(40), us(45), Nanos(0)));
+}
+
+#[test]
 fn a_thread_of_a_tenant_that_is_promised_processor_time_waits_at_the_ordinary_priority() {
     let mut beside = Beside::new();
     let last = beside.last.clone();

@@ -382,6 +382,19 @@ impl RunQueues {
         self.charge_exact(account, took, now);
     }
 
+    /// Charges what a message of a query's thread had the worker do. It came by the worker's own work as a poll does, and has as large a part of that.
+    pub(super) fn charge_message(&mut self, account: &Account, used: Nanos, now: Nanos) {
+        let index = account.queue;
+        let queue = self.queue(account);
+        let is_touched = queue.polls > 0 || queue.polled > Nanos(0);
+        queue.polls += 1;
+        queue.polled += used;
+        if !is_touched {
+            self.touched.push(index);
+        }
+        self.charge_exact(account, used, now);
+    }
+
     /// Charges processor time measured exactly, on another thread's clock.
     pub(super) fn charge_exact(&mut self, account: &Account, used: Nanos, now: Nanos) {
         account.add(used);

@@ -512,8 +512,13 @@ impl Worker {
                 Message::ThreadsWanted(account, threads) => {
                     queues.set_threads_wanted(&account, threads, self.local.now.get());
                 }
-                Message::AskIo(asked) => self.io.borrow_mut().ask(asked, self.local.now.get()),
-                Message::IoEnded(ticket) => self.io.borrow_mut().completed(ticket, self.local.now.get()),
+                Message::AskIo(asked) => {
+                    let account = asked.account();
+                    self.see_to_io(account, &mut queues, |io, now| io.ask(asked, now));
+                }
+                Message::IoEnded(ticket, account) => {
+                    self.see_to_io(account, &mut queues, |io, now| io.completed(ticket, now));
+                }
                 Message::SetPolicy(policy) => queues.set_policy(policy, self.local.now.get()),
                 Message::Charge(tenant, used) => {
                     let account = self.local.shared.account(tenant);
@@ -534,6 +539,21 @@ impl Worker {
             }
         }
         self.mail = mail;
+    }
+
+    /// Does something about I/O that a thread asked for, charged to whose query that is.
+    fn see_to_io(
+        &self,
+        account: Option<Account>,
+        queues: &mut RunQueues,
+        body: impl FnOnce(&mut WorkerIo, Nanos),
+    ) {
+        let (clock, now) = (&self.env.clock, self.local.now.get());
+        let begin = clock.ticks();
+        body(&mut self.io.borrow_mut(), now);
+        if let Some(account) = account {
+            queues.charge_message(&account, clock.ticks_between(begin, clock.ticks()), now);
+        }
     }
 
     /// Forgets a dropped tenant unless something of it is left here; whether nothing is.
