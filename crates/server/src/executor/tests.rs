@@ -643,6 +643,26 @@ fn simulated_workers_replay_by_their_seed() {
     assert_ne!(run_simulated(1), run_simulated(2));
 }
 
+#[test]
+fn what_the_system_took_during_a_poll_is_taken_back_from_nobody_else() {
+    let world = env::sim::World::new(1);
+    let env = world.env();
+    let mut worker = Worker::new(&env, WorkerId(0), &governing()).unwrap();
+    let handle = worker.handle();
+    let clock = env.clock.clone();
+    let works = handle.spawn(B, async move {
+        (0..200).for_each(|_| _ = clock.ticks());
+    });
+    // Its thread does not run for 5 ms in the middle of it.
+    let is_preempted = handle.spawn(A, async move { world.advance(Nanos::from_millis(5)) });
+    while !(works.is_finished() && is_preempted.is_finished()) {
+        worker.turn(Some(Nanos(0))).unwrap();
+    }
+    let [a, b] = [A, B].map(|tenant| handle.account(tenant).used());
+    assert!(b >= Nanos::from_micros(40), "of 100 us: {b:?}, and {a:?} of the other's");
+    assert!(a <= Nanos::from_micros(100), "it did nothing: {a:?}");
+}
+
 /// Blocking writes of a thread that asks `worker` for leave; how many were done is told.
 fn write_beside(
     env: &Env,

@@ -168,7 +168,16 @@ impl Local {
         self.polling.set(None);
         let end = self.env.clock.ticks();
         let lasted = self.env.clock.ticks_between(begin, end);
-        Polled { end, lasted, used: lasted - self.charged_to_others.get() }
+        Polled { end, lasted, used: self.ran_of(lasted) - self.charged_to_others.get() }
+    }
+
+    /// Of so much time of a poll up to now what the thread ran. One that lasts may have been preempted, or have blocked: of what the thread did not run, a little over
+    /// [`RECONCILE_INTERVAL`] at most is in it. A system call where it lasted longer than that.
+    fn ran_of(&self, lasted: Nanos) -> Nanos {
+        if lasted < RECONCILE_INTERVAL {
+            return lasted;
+        }
+        lasted.min(self.env.clock.thread_cpu() - self.reconciled_cpu.get())
     }
 
     fn blocking_ios(&self) -> u64 {
@@ -200,12 +209,7 @@ pub(super) fn poll_use() -> (Nanos, u64) {
         let clock = &local.env.clock;
         let elapsed =
             local.polling.get().map_or(Nanos(0), |(_, since)| clock.ticks_between(since, clock.ticks()));
-        let cpu = if elapsed < RECONCILE_INTERVAL {
-            elapsed
-        } else {
-            elapsed.min(clock.thread_cpu() - local.reconciled_cpu.get())
-        };
-        (cpu - local.charged_to_others.get(), local.blocking_ios())
+        (local.ran_of(elapsed) - local.charged_to_others.get(), local.blocking_ios())
     })
 }
 
