@@ -269,6 +269,40 @@ fn cause_tells_overbooking_from_the_server_and_from_neighbours() {
 }
 
 #[test]
+fn who_moves_because_it_does_not_fit_missed_what_it_missed_for_that() {
+    let causes = |reserved: [u32; 2]| {
+        let meters = CpuMeters::new();
+        let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+        let mut feed = CpuFeed::new(meters.clone());
+        let set = |tenant: usize, home, at| {
+            let terms = CpuTerms { home: Some(home), ..terms(reserved[tenant]) };
+            meters.set_terms(id(tenant), terms, Nanos(at));
+        };
+        for tenant in 0..2 {
+            set(tenant, 0, 0);
+            feed.tasks(id(tenant), 1, Nanos(0));
+        }
+        let mut cause_at = |second: u64, change: &dyn Fn()| {
+            change();
+            feed.used(id(0), Nanos(u64::from(reserved[0]) * MS), Nanos(second * SECOND));
+            feed.used(id(1), Nanos(u64::from(reserved[1] - 50) * MS), Nanos(second * SECOND));
+            collect(&mut audit, second * SECOND)[1].cause
+        };
+        let moves = |home, at| set(1, home, at);
+        let moved = cause_at(1, &|| moves(1, 900 * MS));
+        // Whose home is what it was has no old one.
+        let came_back = cause_at(2, &|| {
+            moves(0, SECOND + 100 * MS);
+            moves(1, SECOND + 200 * MS);
+        });
+        [moved, came_back, cause_at(3, &|| ())]
+    };
+    let neighbour = Some(Cause::Neighbour);
+    assert_eq!(causes([600, 600]), [Some(Cause::Overbooked), neighbour, neighbour]);
+    assert_eq!(causes([400, 600]), [neighbour; 3], "exactly full");
+}
+
+#[test]
 fn what_the_server_uses_beside_its_workers_is_of_no_core_of_theirs() {
     let cause = |is_elsewhere: bool, reserved: u32| {
         let meters = CpuMeters::new();

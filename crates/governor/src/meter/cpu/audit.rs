@@ -40,6 +40,8 @@ struct Record {
     used: i64,
     /// What it had taken beyond its limit when the interval began and not paid for: its limit may stop it for so much.
     ahead: u64,
+    /// What of `owed` came since it moved: at its old home it would be wanted too.
+    since_move: MilliCoreNanos,
     /// The audit's demand when the interval began.
     demand: Arc<Demand>,
     /// Whether the totals are those of the present collection.
@@ -81,13 +83,17 @@ impl Demand {
         }
     }
 
-    /// Why a tenant missed something since `self` was `before`.
-    fn cause(&self, before: &Demand, terms: &CpuTerms, cores: u32, time: Nanos, missed: u64) -> Cause {
+    /// Why a tenant missed something since `self` was `before`. `old_home`: where it was before it moved, and what it has wanted since then.
+    fn cause(
+        &self,
+        before: &Demand,
+        terms: &CpuTerms,
+        old_home: Option<(u32, MilliCoreNanos)>,
+        cores: u32,
+        time: Nanos,
+        missed: u64,
+    ) -> Cause {
         let core = milli_core_nanos(ONE_CORE, time);
-        let at_home = terms.home.map_or(0, |home| {
-            let owed = |demand: &Demand| demand.owed_at_home.get(home as usize).copied().unwrap_or(0);
-            owed(self) - owed(before)
-        });
         // The server's own work wants what it used of its promise, an equal part of it on each worker.
         let part = (self.system_promised - before.system_promised) / MilliCoreNanos::from(cores.max(1));
         let of_system = |worker: usize| {
@@ -95,14 +101,20 @@ impl Demand {
             let used = u64::try_from(used(self).wrapping_sub(used(before)) as i64).unwrap_or(0);
             milli_core_nanos(ONE_CORE, Nanos(used)).min(part)
         };
-        let of_system_at_home = terms.home.map_or(0, |home| of_system(home as usize));
+        let wanted_at = |home: u32| {
+            let owed = |demand: &Demand| demand.owed_at_home.get(home as usize).copied().unwrap_or(0);
+            owed(self) - owed(before) + of_system(home as usize)
+        };
+        let at_home = terms.home.map_or(0, wanted_at);
+        // What it missed before it moved it missed there.
+        let at_old_home = old_home.map_or(0, |(home, since)| wanted_at(home) + since);
         let on_workers: MilliCoreNanos = (0..self.system_used.len()).map(of_system).sum();
         // What is kept to no core may have had any of them.
         let elsewhere = Nanos(self.system_elsewhere.wrapping_sub(before.system_elsewhere));
         let promised = self.system_promised - before.system_promised;
         let of_system = (on_workers + milli_core_nanos(ONE_CORE, elsewhere)).min(promised);
         let all = self.owed - before.owed + of_system;
-        if all > core * MilliCoreNanos::from(cores) || at_home + of_system_at_home > core {
+        if all > core * MilliCoreNanos::from(cores) || at_home.max(at_old_home) > core {
             Cause::Overbooked
         } else if self.system_over - before.system_over >= missed {
             Cause::System
@@ -216,6 +228,7 @@ impl CpuAudit {
                     owed: 0,
                     used: 0,
                     ahead: 0,
+                    since_move: 0,
                     demand: self.demand.clone(),
                     is_cut: false,
                 };
@@ -249,7 +262,11 @@ impl Record {
         self.active += totals.active.wrapping_sub(before.active);
         self.owed += owed;
         self.used += used;
-        demand.add(self.tenant, &self.meter.in_force().terms, owed, used, time);
+        let in_force = self.meter.in_force();
+        if in_force.moved_from.is_some() {
+            self.since_move += owed.min(milli_core_nanos(ONE_CORE, time));
+        }
+        demand.add(self.tenant, &in_force.terms, owed, used, time);
     }
 
     fn end_interval(
@@ -272,6 +289,9 @@ impl Record {
         let allowed = to_nanos(std::mem::take(&mut in_force.allowed));
         let unlimited = std::mem::take(&mut in_force.unlimited);
         let held_up = std::mem::take(&mut in_force.held_up);
+        let since_move = std::mem::take(&mut self.since_move);
+        let moved_from = in_force.moved_from.take().filter(|home| Some(*home) != in_force.terms.home);
+        let old_home = moved_from.map(|home| (home, since_move));
         let active = Nanos(std::mem::take(&mut self.active));
         let owed = to_nanos(self.owed);
         // What is less than a nanosecond waits for the next row.
@@ -311,7 +331,7 @@ impl Record {
             cause: match missed {
                 0 => None,
                 missed if owed_while_held >= missed => Some(Cause::System),
-                missed => Some(demand.cause(&before, terms, cores, now - from, missed)),
+                missed => Some(demand.cause(&before, terms, old_home, cores, now - from, missed)),
             },
             delays: None,
             owed_micros: LedgerRow::price(Resource::Cpu, missed, price),

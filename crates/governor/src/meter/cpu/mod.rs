@@ -78,6 +78,8 @@ struct InForce {
     unlimited: Nanos,
     /// Time for which the server itself had its tasks stand still.
     held_up: Nanos,
+    /// Where its home was before it moved, if it did.
+    moved_from: Option<u32>,
     /// The tenant is gone: one last row.
     ended: bool,
 }
@@ -93,6 +95,7 @@ impl InForce {
             allowed: 0,
             unlimited: Nanos(0),
             held_up: Nanos(0),
+            moved_from: None,
             ended: false,
         }
     }
@@ -187,6 +190,9 @@ impl CpuMeters {
         meter.tally.set_reserved(terms.reserved, now);
         meter.tally.set_max(terms.max, now);
         let before = std::mem::replace(&mut in_force.terms, terms);
+        if before.home != terms.home && in_force.moved_from.is_none() {
+            in_force.moved_from = before.home;
+        }
         if before.interval != terms.interval {
             self.version.fetch_add(1, Ordering::Release);
         }
