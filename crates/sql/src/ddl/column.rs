@@ -138,8 +138,9 @@ pub(super) fn require_collation(collation: &ast::ObjectName, ty: PgType) -> SqlR
     let parts = super::names::parts(collation)?;
     let name = parts.last().map_or("", String::as_str);
     if !matches!(name, "default" | "C" | "POSIX" | "ucs_basic" | "C.UTF-8" | "C.utf8") {
-        return Err(SqlError::unsupported(format!("the collation \"{name}\""))
-            .with_hint("The collation is C.UTF-8."));
+        return Err(
+            SqlError::unsupported(format!("the collation \"{name}\"")).with_hint("The collation is C.UTF-8.")
+        );
     }
     if ty.element().unwrap_or(ty).is_string() {
         return Ok(());

@@ -59,13 +59,7 @@ impl Run<'_, '_> {
     }
 
     /// Calls `emit` for each row of `node`, its filter left aside.
-    pub(super) fn kind(
-        &self,
-        node: &Node,
-        cx: &Cx<'_>,
-        row: &mut Vec<Datum>,
-        emit: Emit<'_>,
-    ) -> Halt<Flow> {
+    pub(super) fn kind(&self, node: &Node, cx: &Cx<'_>, row: &mut Vec<Datum>, emit: Emit<'_>) -> Halt<Flow> {
         match &node.kind {
             NodeKind::OneRow => emit(row),
             NodeKind::Scan(scan) => self.scan(scan, cx, row, emit),

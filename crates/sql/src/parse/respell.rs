@@ -255,8 +255,7 @@ pub fn like_clause(column: &ast::ColumnDef) -> Option<LikeClause> {
 /// Whether a column is one of `CREATE TABLE t (a, b) AS`, of which nothing but the name is said.
 pub fn is_name_alone(column: &ast::ColumnDef) -> bool {
     let ast::DataType::Custom(ty, _) = &column.data_type else { return false };
-    let is_mark =
-        matches!(ty.0.as_slice(), [ast::ObjectNamePart::Identifier(name)] if name.value == NO_TYPE);
+    let is_mark = matches!(ty.0.as_slice(), [ast::ObjectNamePart::Identifier(name)] if name.value == NO_TYPE);
     is_mark && column.options.is_empty()
 }
 

@@ -346,10 +346,9 @@ fn a_role_is_made_with_members_and_altered_without() {
         }
     }
     one("create user u nologin");
-    for (mixed, near) in [
-        ("revoke admin option for select on t from r", "on"),
-        ("revoke grant option for a from r", "from"),
-    ] {
+    for (mixed, near) in
+        [("revoke admin option for select on t from r", "on"), ("revoke grant option for a from r", "from")]
+    {
         assert_eq!(error(mixed).message(), format!("syntax error at or near \"{near}\""), "{mixed}");
     }
     assert!(matches!(

@@ -194,8 +194,7 @@ impl External<'_> {
         }
         for one in assignments {
             let one = std::slice::from_ref(one);
-            let _ = target
-                .with_scope(|scope| Binder::new(*ctx).bind_assignments(&target.table, one, scope));
+            let _ = target.with_scope(|scope| Binder::new(*ctx).bind_assignments(&target.table, one, scope));
         }
     }
 }

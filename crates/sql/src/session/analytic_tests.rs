@@ -334,10 +334,7 @@ fn parameters_of_a_change_whose_rows_are_found_elsewhere_are_of_its_columns_type
             vec![PgType::Int8, PgType::Text, PgType::Int8],
         ),
         // What a cast says comes first.
-        (
-            format!("update k set v = $1 from {ranked} where id = s.a and s.r > $1::int"),
-            vec![PgType::Int4],
-        ),
+        (format!("update k set v = $1 from {ranked} where id = s.a and s.r > $1::int"), vec![PgType::Int4]),
         (format!("delete from k using {ranked} where id = s.a and v = $1"), vec![PgType::Int8]),
     ] {
         let mut out = Answer::default();
