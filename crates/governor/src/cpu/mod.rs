@@ -27,6 +27,7 @@ mod clock;
 mod heap;
 mod overload;
 mod rate;
+mod sleepers;
 mod standing;
 
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use clock::{Step, VirtualClock};
 use heap::{Heap, Key};
 use overload::{Order, Overload};
 use rate::Rate;
+use sleepers::Sleepers;
 use standing::{SpareTime, Standing};
 
 /// Whose task is to run.
@@ -98,6 +100,7 @@ pub struct CpuScheduler {
     spare: Heap,
     /// Over their limit, by when that ends.
     limited: Heap,
+    sleepers: Sleepers,
     clock: VirtualClock,
     /// Largest key at which a tenant was picked from `spare`, with credit and without; neither ever falls.
     credit_floor: u64,
@@ -165,6 +168,7 @@ impl CpuScheduler {
         standing.credit = standing.credit.max(credit_floor);
         if let Some(rate) = standing.rate() {
             standing.wake(rate, virtual_now);
+            self.sleepers.forget(account);
         }
         self.place(account, InSpare::Keep);
     }
@@ -247,6 +251,15 @@ impl CpuScheduler {
         standing.position.saturating_add(ran) >= standing.deadline && self.due.len() > 1
     }
 
+    /// How long it takes until one of the tenants that fell asleep within the last millisecond would have a deficit if it had a task: zero if one would by now,
+    /// `None` if none of them has a reservation. Of more than four the last four are looked at. Who makes messages wait longer than that takes from a
+    /// reservation, though the tenant is idle meanwhile: it has its next task only once the last was answered.
+    pub fn until_sleeper_is_due(&mut self, now: Nanos) -> Option<Nanos> {
+        self.tell(now);
+        let now = self.clock.virtual_now();
+        self.sleepers.first_due_at(now).map(|due_at| Nanos(due_at.saturating_sub(now)))
+    }
+
     /// The tenant used processor time until `now`, in a poll or on its behalf; it may be blocked by now.
     pub fn charge(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
         self.tell(now);
@@ -301,6 +314,7 @@ impl CpuScheduler {
         let Some(account) = self.by_tenant.remove(&tenant) else { return };
         self.found = None;
         self.leave(account);
+        self.sleepers.forget(account);
         let standing = self.standings[account as usize].take().expect("a known tenant has a standing");
         let shared = standing.shared.clone();
         drop(standing);
@@ -535,6 +549,10 @@ impl CpuScheduler {
         standing.note_over(false, now);
         standing.count_worker();
         standing.slept_at = virtual_now;
+        if standing.reserved.is_some() {
+            let due_at = standing.position;
+            self.sleepers.note(account, virtual_now, due_at);
+        }
         for heap in [&mut self.due, &mut self.later, &mut self.spare, &mut self.limited] {
             heap.remove(account);
         }

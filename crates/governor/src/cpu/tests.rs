@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 
 use super::*;
+use crate::promise::MilliCores;
 
 fn weighing(weight: u32) -> CpuPromise {
     CpuPromise { weight: NonZeroU32::new(weight).unwrap(), ..CpuPromise::default() }
@@ -32,6 +33,33 @@ fn nobody_runnable_picks_nobody() {
     scheduler.runnable(TenantId(1), Nanos(0));
     scheduler.remove(TenantId(1));
     assert_eq!(scheduler.pick(Nanos(0)), Pick::Nobody);
+}
+
+#[test]
+fn whose_next_task_would_be_due_is_known_while_it_sleeps() {
+    let mut scheduler = CpuScheduler::new();
+    let (reserved, other) = (TenantId(1), TenantId(2));
+    let promise = CpuPromise { reserved: MilliCores(200), ..CpuPromise::default() };
+    scheduler.set_promise(reserved, &promise, Nanos(0));
+    let micros = Nanos::from_micros;
+    for tenant in [reserved, other] {
+        scheduler.runnable(tenant, micros(0));
+        assert_eq!(scheduler.until_sleeper_is_due(micros(0)), None, "nobody with a reservation sleeps");
+        scheduler.charge(tenant, micros(10), micros(10));
+        scheduler.blocked(tenant, micros(10));
+    }
+    // 10 us at a fifth of a core are what is due of 50.
+    assert_eq!(scheduler.until_sleeper_is_due(micros(20)), Some(micros(30)));
+    assert_eq!(scheduler.until_sleeper_is_due(micros(80)), Some(micros(0)));
+    scheduler.runnable(reserved, micros(90));
+    assert_eq!(scheduler.until_sleeper_is_due(micros(90)), None);
+    scheduler.blocked(reserved, micros(100));
+    assert_eq!(scheduler.until_sleeper_is_due(micros(1099)), Some(micros(0)));
+    assert_eq!(scheduler.until_sleeper_is_due(micros(1100)), None, "it is not expected back");
+    scheduler.runnable(reserved, micros(2000));
+    scheduler.blocked(reserved, micros(2010));
+    scheduler.remove(reserved);
+    assert_eq!(scheduler.until_sleeper_is_due(micros(2010)), None);
 }
 
 #[test]

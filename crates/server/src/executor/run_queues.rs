@@ -176,6 +176,11 @@ impl RunQueues {
         }
     }
 
+    /// See [`CpuScheduler::until_sleeper_is_due`].
+    pub(super) fn until_sleeper_is_due(&mut self, now: Nanos) -> Option<Nanos> {
+        self.scheduler.until_sleeper_is_due(now)
+    }
+
     /// Whether a tenant is over its limit.
     pub(super) fn is_over_limit(&mut self, tenant: TenantId, now: Nanos) -> bool {
         self.scheduler.exceeds_limit(tenant, now)

@@ -631,7 +631,8 @@ impl Worker {
         }
     }
 
-    /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least.
+    /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least. Its least ends where a tenant that has just
+    /// been answered would be due again.
     fn run_proxy(&mut self, proxy: &Arc<ProxyState>, now: Nanos) -> io::Result<Quantum> {
         let begin = self.env.clock.ticks();
         proxy.release();
@@ -654,8 +655,10 @@ impl Worker {
             let held = if self.raises_proxies { Held::OverLimit } else { Held::All };
             self.local.queues.borrow_mut().hold_proxies(held, now);
         }
+        let until_due = self.local.queues.borrow_mut().until_sleeper_is_due(self.env.now());
+        let gather = until_due.map_or(PROXY_QUANTUM_MIN, |due| due.min(PROXY_QUANTUM_MIN));
         let waits_from = self.env.clock.ticks();
-        let completed = self.reactor.turn_gathering(Some(PROXY_QUANTUM), PROXY_QUANTUM_MIN)?;
+        let completed = self.reactor.turn_gathering(Some(PROXY_QUANTUM), gather)?;
         let waited_until = self.env.clock.ticks();
         self.charge_proxy(proxy, now);
         self.hold_if_over_limit(proxy);
