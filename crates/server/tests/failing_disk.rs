@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use base::{ByteCount, Nanos, SqlState, TenantId};
 use env::{Env, File, FileOps};
-use support::{ADMIN_PASSWORD, Client, TestServer};
+use support::{ADMIN_PASSWORD, Client, TestServer, eventually};
 
 /// Linux's numbers of the errors.
 const EIO: i32 = 5;
@@ -239,6 +239,23 @@ fn tenants_have_their_last_checkpoints_side_by_side() {
     drop(server);
     let most = disk.others.syncing_most.load(Ordering::SeqCst);
     assert!(most >= 2, "{most} at a time");
+}
+
+#[test]
+fn others_have_their_turns_while_a_file_is_made() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| config.workers = Some(1));
+    server.create_tenant("acme");
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    let mut admin = server.admin("rowhouse");
+    disk.others.sync_ms.store(3000, Ordering::SeqCst);
+    admin.start_query("CREATE TENANT other");
+    eventually("its file is being made", || disk.others.syncing.load(Ordering::SeqCst) == 1);
+    let begun = Instant::now();
+    assert!(acme.is_alive());
+    assert!(begun.elapsed() < Duration::from_secs(2), "it waited for the sync");
+    disk.others.sync_ms.store(0, Ordering::SeqCst);
+    assert_eq!(admin.answer().error, None);
 }
 
 /// Repeats a statement, in a new session each time, until it succeeds; before that it may fail with `states` only.

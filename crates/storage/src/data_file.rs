@@ -51,9 +51,10 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    /// Makes a data file without pages at `path`, which must not exist. Blocks. After `Ok` the file and its name
+    /// Makes a data file without pages at `path`, which must not exist, through the calling thread's reactor; making its name and the sync of its directory, by then
+    /// without anything left to write, block. After `Ok` the file and its name
     /// survive power loss; after a crash before that, opening it may say [`FileError::NotADataFile`].
-    pub fn create(env: &Env, path: &Path, tenant: TenantId) -> Result<(DataFile, PageMap), FileError> {
+    pub async fn create(env: &Env, path: &Path, tenant: TenantId) -> Result<(DataFile, PageMap), FileError> {
         let failed = |doing| move |error| FileError::Io { file: path.to_path_buf(), doing, error };
         let file =
             env.disk.open(path, OpenMode::CreateNew, true).map_err(failed("creating the data file"))?;
@@ -83,8 +84,8 @@ impl DataFile {
             superblock.encode(page.try_into().expect("one page"));
             superblock.generation += 1;
         }
-        file.write_at(&image, 0).map_err(failed("writing the first root"))?;
-        file.sync_data_blocking().map_err(failed("syncing the first root"))?;
+        file.write_all_at(image, 0).await.0.map_err(failed("writing the first root"))?;
+        file.sync_data().await.map_err(failed("syncing the first root"))?;
         if let Some(dir) = path.parent() {
             env.disk.sync_dir(dir).map_err(failed("syncing the directory"))?;
         }

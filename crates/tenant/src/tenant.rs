@@ -234,7 +234,7 @@ impl Tenant {
         owner: &str,
         scram_verifier: Option<&str>,
     ) -> Result<Tenant, OpenError> {
-        let (file, pages) = DataFile::create(env, path, id)?;
+        let (file, pages) = DataFile::create(env, path, id).await?;
         let mut tenant = Tenant::with_pages(id, pages, Some(file));
         tenant.bootstrap(owner, scram_verifier);
         let mut checkpoint = tenant.begin_checkpoint()?;

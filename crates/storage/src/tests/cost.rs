@@ -16,7 +16,7 @@ fn cost_of_checkpoints_on_a_real_disk() {
     let path = dir.path().join("16.rowhouse");
     let env = Env::real();
     println!("backend {}", env.io_backend());
-    let (mut file, mut map) = DataFile::create(&env, &path, TENANT).expect("created");
+    let (mut file, mut map) = block_on(&env, DataFile::create(&env, &path, TENANT)).expect("created");
     let pages: Vec<_> = (0..PAGES).map(|_| map.allocate(None)).collect();
     let mut commit = base::CommitNo(0);
     for (what, step) in

@@ -23,7 +23,7 @@ fn a_new_file_is_three_slots_and_opens_empty() {
 #[test]
 fn a_file_is_not_made_over_another() {
     let store = Store::create();
-    let again = DataFile::create(&store.env, Path::new(PATH), TENANT);
+    let again = block_on(&store.env, DataFile::create(&store.env, Path::new(PATH), TENANT));
     assert!(matches!(again, Err(FileError::Io { .. })));
 }
 
@@ -383,7 +383,8 @@ fn a_limit_of_a_files_size_ends_no_process() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     let env = env::Env::real();
-    let (mut file, mut map) = DataFile::create(&env, &dir.path().join("16.rowhouse"), TENANT).expect("made");
+    let path = dir.path().join("16.rowhouse");
+    let (mut file, mut map) = block_on(&env, DataFile::create(&env, &path, TENANT)).expect("made");
     (0..400).for_each(|_| _ = map.allocate(None));
     let mut checkpoint = Checkpoint::begin(&mut map, &mut file, Root::default()).expect("no other runs");
     let error = block_on(&env, checkpoint.run()).expect_err("it is not to have room for all");

@@ -79,7 +79,8 @@ impl Store {
 
     /// In an environment; `disk` is unused unless the environment is its own.
     pub(super) fn create_in(env: Env, disk: JournalFile) -> Store {
-        let (file, mut map) = DataFile::create(&env, Path::new(PATH), TENANT).expect("created");
+        let made = block_on(&env, DataFile::create(&env, Path::new(PATH), TENANT));
+        let (file, mut map) = made.expect("created");
         let memory = MemoryBudget::new(MEMORY_MIN, 8, 1);
         map.charge_to(&memory);
         let durable = BTreeMap::from([(CommitNo(0), Model::new())]);

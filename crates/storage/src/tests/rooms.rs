@@ -31,7 +31,8 @@ impl Tenants {
         let budget = MemoryBudget::new(memory, 0, 1);
         let map = |n: u64| {
             let path = format!("/data/tenant-{n}");
-            let (_, mut map) = DataFile::create(&env, Path::new(&path), TenantId(16 + n)).expect("created");
+            let made = DataFile::create(&env, Path::new(&path), TenantId(16 + n));
+            let (_, mut map) = env::block_on(&env, made).expect("created");
             map.charge_to(&budget);
             map
         };
