@@ -202,13 +202,13 @@ impl NextFreeSet {
 
 impl Slots {
     pub(crate) fn new(count: u32, durable: SlotSet, free_set: Vec<Location>) -> Slots {
-        Slots {
+        let mut slots = Slots {
             count,
             extent: count,
             taken: durable.clone(),
             durable,
             cursor: SUPERBLOCKS,
-            run_min: if count < RUNS_FROM { 1 } else { RUN_MIN },
+            run_min: 1,
             in_run: false,
             sparing_from: None,
             superseded: Vec::new(),
@@ -219,7 +219,9 @@ impl Slots {
             adopted: FxHashSet::default(),
             free_set,
             damaged_set_pages: Vec::new(),
-        }
+        };
+        slots.search_anew();
+        slots
     }
 
     /// The next root writes these pages of the free set.
@@ -353,7 +355,8 @@ impl Slots {
 
     /// Has the next slot be looked for from the file's start on.
     fn search_anew(&mut self) {
-        let is_short = self.count < RUNS_FROM || self.sparing_from.is_some();
+        // Where the end is to come free, what lay there goes to the lowest slots.
+        let is_short = self.count < RUNS_FROM || self.sparing_from.is_some() || self.move_from().is_some();
         self.run_min = if is_short { 1 } else { RUN_MIN };
         self.cursor = SUPERBLOCKS;
         self.in_run = false;
@@ -607,6 +610,22 @@ mod tests {
         let (by_write_of_any, length_of_any) = wear_down(&mut any, 60);
         assert!(by_write > 1.5 * by_write_of_any, "{by_write} and {by_write_of_any} pages by the write");
         assert!(length < 1.2 * length_of_any, "{length} and {length_of_any} times what is in it");
+    }
+
+    #[test]
+    fn what_is_to_leave_the_end_of_a_long_file_goes_to_the_lowest_slots() {
+        let mut slots = fresh(8);
+        let many: Vec<SlotNo> = (0..20_000).map(|_| slots.allocate().expect("room")).collect();
+        root(&mut slots);
+        slots.extent = slots.count();
+        // Every other one of the first is kept, and one at the end: long runs lie behind where the file is to be cut.
+        let is_kept = |i: usize| i == 19_999 || (i < 4000 && i % 2 == 0);
+        let gone: Vec<SlotNo> = many.iter().enumerate().filter(|(i, _)| !is_kept(*i)).map(|(_, slot)| *slot).collect();
+        note(&mut slots, gone.clone(), gone);
+        root(&mut slots);
+        let cut = slots.move_from().expect("most of the file is free");
+        let moved = slots.allocate().expect("room");
+        assert!(moved < cut && moved.0 < 4000, "{moved:?}, to be cut from {cut:?}");
     }
 
     #[test]
