@@ -252,7 +252,7 @@ impl CpuScheduler {
     }
 
     /// How long it takes until one of the tenants that fell asleep within the last millisecond would have a deficit if it had a task: zero if one would by now,
-    /// `None` if none of them has a reservation. Of more than four the last four are looked at. Who makes messages wait longer than that takes from a
+    /// `None` if none of them has a reservation; the server's own does not count. Of more than four the last four are looked at. Who makes messages wait longer than that takes from a
     /// reservation, though the tenant is idle meanwhile: it has its next task only once the last was answered.
     pub fn until_sleeper_is_due(&mut self, now: Nanos) -> Option<Nanos> {
         self.tell(now);
@@ -549,7 +549,8 @@ impl CpuScheduler {
         standing.note_over(false, now);
         standing.count_worker();
         standing.slept_at = virtual_now;
-        if standing.reserved.is_some() {
+        // The server's own tasks have no next one for being answered.
+        if standing.reserved.is_some() && standing.tenant != TenantId::SYSTEM {
             let due_at = standing.position;
             self.sleepers.note(account, virtual_now, due_at);
         }

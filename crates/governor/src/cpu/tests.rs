@@ -38,7 +38,7 @@ fn nobody_runnable_picks_nobody() {
 #[test]
 fn whose_next_task_would_be_due_is_known_while_it_sleeps() {
     let mut scheduler = CpuScheduler::new();
-    let (reserved, other) = (TenantId(1), TenantId(2));
+    let (reserved, other) = (TenantId(16), TenantId(17));
     let promise = CpuPromise { reserved: MilliCores(200), ..CpuPromise::default() };
     scheduler.set_promise(reserved, &promise, Nanos(0));
     let micros = Nanos::from_micros;
@@ -60,6 +60,11 @@ fn whose_next_task_would_be_due_is_known_while_it_sleeps() {
     scheduler.blocked(reserved, micros(2010));
     scheduler.remove(reserved);
     assert_eq!(scheduler.until_sleeper_is_due(micros(2010)), None);
+    // The server has a reservation too, and tasks that come and go whoever asks.
+    scheduler.set_promise(TenantId::SYSTEM, &promise, micros(2010));
+    scheduler.runnable(TenantId::SYSTEM, micros(2010));
+    scheduler.blocked(TenantId::SYSTEM, micros(2020));
+    assert_eq!(scheduler.until_sleeper_is_due(micros(2020)), None);
 }
 
 #[test]
