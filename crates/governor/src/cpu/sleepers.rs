@@ -18,15 +18,16 @@ struct Sleeper {
 #[derive(Default)]
 pub(super) struct Sleepers {
     kept: [Option<Sleeper>; KEPT],
-    /// Which is the oldest.
-    oldest: usize,
 }
 
 impl Sleepers {
     /// The tenant of this account has no task left to run. It was forgotten when it woke.
     pub(super) fn note(&mut self, account: u32, slept_at: u64, due_at: u64) {
-        self.kept[self.oldest] = Some(Sleeper { account, slept_at, due_at });
-        self.oldest = (self.oldest + 1) % KEPT;
+        // A place that nobody has, else that of who has slept longest.
+        let place = self.kept.iter_mut().min_by_key(|kept| kept.map(|sleeper| sleeper.slept_at));
+        if let Some(place) = place {
+            *place = Some(Sleeper { account, slept_at, due_at });
+        }
     }
 
     /// It has one again, or is no more.
@@ -42,5 +43,24 @@ impl Sleepers {
     pub(super) fn first_due_at(&self, now: u64) -> Option<u64> {
         let lately = self.kept.iter().flatten().filter(|sleeper| now < sleeper.slept_at.saturating_add(LATELY));
         lately.map(|sleeper| sleeper.due_at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_falls_asleep_often_has_one_place() {
+        let mut sleepers = Sleepers::default();
+        sleepers.note(1, 1_000, 5_000);
+        for round in 2..10 {
+            sleepers.note(2, 1_000 * round, 90_000);
+            sleepers.forget(2);
+        }
+        assert_eq!(sleepers.first_due_at(10_000), Some(5_000));
+        // Of more than there are places for, who has slept longest is forgotten.
+        (3..7).for_each(|account| sleepers.note(account, 10_000, 90_000));
+        assert_eq!(sleepers.first_due_at(10_000), Some(90_000));
     }
 }
