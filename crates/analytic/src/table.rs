@@ -303,14 +303,14 @@ impl Sought {
     pub(crate) fn finds_few(&self, values: &[Datum]) -> SqlResult<bool> {
         let Some(view) = &self.shared.view else { return Ok(false) };
         let mut left = self.rows() / ROWS_A_ROW_FOUND;
+        let look = || self.shared.check_cancelled();
         for value in values {
-            self.shared.check_cancelled()?;
             let (Some(index), range) = self.place(value.clone()) else { return Ok(false) };
             if self.table.is_primary(&index) {
                 // Its rows lie beside each other, as where all are read. The index is the same one for all values.
                 return Ok(true);
             }
-            match left.checked_sub(view.entries_within(&index, &range, left + 1)?) {
+            match left.checked_sub(view.entries_within(&index, &range, left + 1, &look)?) {
                 Some(rest) => left = rest,
                 None => return Ok(false),
             }

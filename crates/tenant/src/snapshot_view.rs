@@ -119,15 +119,25 @@ impl SnapshotView {
     }
 
     /// How many entries a secondary index has within `range`, those in a transaction's own changes left out: exact up to `max`, and at least that
-    /// where there are as many. Reads no rows. Blocks where pages are not in memory.
-    pub fn entries_within(&self, index: &Index, range: &KeyRange, max: u64) -> SqlResult<u64> {
+    /// where there are as many. Reads no rows. Blocks where pages are not in memory, and calls `look` before each leaf: of many it may take long.
+    ///
+    /// # Errors
+    /// What `look` says, which ends it; 72000 if the snapshot was revoked.
+    pub fn entries_within(
+        &self,
+        index: &Index,
+        range: &KeyRange,
+        max: u64,
+        look: &dyn Fn() -> SqlResult<()>,
+    ) -> SqlResult<u64> {
         let mut cursor = Cursor::new(self.frozen.trees.root(index.tree), Seek::Before(&range.from));
         let end = range.to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
-        let mut entries = 0;
+        let (mut entries, window) = (0, ReadAheadWindow::default());
         while entries < max {
+            look()?;
             self.require_kept()?;
             // Those of one leaf, so that no more are pinned at a time.
-            let pages = self.frozen.pages.pinned();
+            let pages = self.frozen.pages.pinned_for_scan(&window);
             match cursor.next_leaf(&pages, end).map_err(failed)? {
                 Some(run) => entries += run.len() as u64,
                 None => break,

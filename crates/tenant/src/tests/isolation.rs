@@ -1,7 +1,10 @@
 //! What each isolation level sees, and what it refuses.
 
+use std::cell::Cell;
+
 use super::*;
-use crate::ddl::Behavior;
+use crate::catalog::IndexColumn;
+use crate::ddl::{Behavior, NewIndex};
 
 fn one_row() -> (Fixture, Oid) {
     let mut fixture = Fixture::new();
@@ -147,6 +150,38 @@ fn an_analytic_view_is_frozen_and_has_the_transactions_own_changes() {
     .unwrap();
     assert_eq!(rows, own);
     fixture.commit(txn).unwrap();
+}
+
+#[test]
+fn who_counts_the_entries_of_an_index_looks_up_before_each_leaf_and_may_end_there() {
+    let (mut fixture, t) = one_row();
+    let fill = |view: &mut View<'_>| -> Result<(), Interrupt> {
+        let table = view.table(t)?;
+        for id in 2..=3000 {
+            view.insert(&table, &[int(id), int(id % 2)])?;
+        }
+        Ok(())
+    };
+    fixture.auto(fill).unwrap();
+    let columns = vec![IndexColumn::ascending(1)];
+    let index = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+    fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
+    let table = fixture.table(t);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let view = fixture.tenant.snapshot_view(&mut txn).unwrap();
+    let looks = Cell::new(0);
+    let entries = |looks_max: u32| {
+        looks.set(0);
+        view.entries_within(&table.indexes[1], &KeyRange::all(), 10_000, &|| {
+            looks.set(looks.get() + 1);
+            if looks.get() > looks_max { Err(SqlError::internal("nobody wants to know")) } else { Ok(()) }
+        })
+    };
+    assert_eq!(entries(u32::MAX).unwrap(), 3000);
+    assert!(looks.get() > 2, "{} looks", looks.get());
+    assert_eq!(entries(1).unwrap_err().message(), "nobody wants to know");
+    assert_eq!(looks.get(), 2);
+    fixture.tenant.abort(txn);
 }
 
 #[test]
