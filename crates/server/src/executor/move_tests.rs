@@ -92,9 +92,10 @@ fn tasks_go_on_where_their_tenant_is_and_others_stay() {
         }
     });
     let polled_on = |worker: &WorkerHandle| worker.account_if_known(A).is_some_and(|a| a.polls() > 0);
-    let mut round = 0;
+    let (mut round, begun) = (0, workers.env.now());
     // On a busy machine tasks may have been moved on before a worker came to poll one.
     while round < 200 || !workers.handles.iter().all(|worker| polled_on(worker)) {
+        assert!(workers.env.now() - begun < Nanos::from_secs(120), "a worker polls none of its tasks");
         round += 1;
         workers.make_home(&residence, round % 2);
         assert_eq!(usize::from(residence.worker().id().0), round % 2);
