@@ -34,6 +34,9 @@ const RUN_MIN: u32 = 8;
 /// Shorter runs are used where this part of what is used is free, else the file grows: what is kept free so is what lets runs come together again.
 const SPARE_PART: u32 = 10;
 
+/// After a root that was given up so many use each free slot before the file grows: what was short then may be there again some minutes later.
+const SPARING_ROOTS: u32 = 64;
+
 /// A file of fewer slots is kept short instead.
 const RUNS_FROM: u32 = 1024;
 
@@ -161,8 +164,8 @@ pub(crate) struct Slots {
     run_min: u32,
     /// The slot at the cursor lies behind the last that was taken: if it is free, it belongs to the same run.
     in_run: bool,
-    /// How long the file was when a root was given up, maybe for want of room on the disk: until it has grown beyond, each free slot is used before it grows.
-    sparing_from: Option<u32>,
+    /// So many roots more use each free slot before the file grows: one was given up, maybe for want of room on the disk.
+    sparing: u32,
     /// Left behind by the live map since the newest durable root.
     superseded: Vec<SlotNo>,
     /// No memory refers to them, but the newest durable root still does.
@@ -210,7 +213,7 @@ impl Slots {
             cursor: SUPERBLOCKS,
             run_min: 1,
             in_run: false,
-            sparing_from: None,
+            sparing: 0,
             superseded: Vec::new(),
             dropped: FxHashSet::default(),
             snapshot_only: FxHashSet::default(),
@@ -356,7 +359,7 @@ impl Slots {
     /// Has the next slot be looked for from the file's start on.
     fn search_anew(&mut self) {
         // Where the end is to come free, what lay there goes to the lowest slots.
-        let is_short = self.count < RUNS_FROM || self.sparing_from.is_some() || self.move_from().is_some();
+        let is_short = self.count < RUNS_FROM || self.sparing > 0 || self.move_from().is_some();
         self.run_min = if is_short { 1 } else { RUN_MIN };
         self.cursor = SUPERBLOCKS;
         self.in_run = false;
@@ -483,7 +486,7 @@ impl Slots {
         assert_eq!(free_set.len(), next.len(), "the set describes just the file's slots");
         self.durable = next.used;
         self.free_set = free_set;
-        self.sparing_from = self.sparing_from.filter(|extent| self.extent <= *extent);
+        self.sparing = self.sparing.saturating_sub(1);
         self.search_anew();
     }
 
@@ -494,7 +497,7 @@ impl Slots {
         }
         // Neither grown beyond what the disk had room for, nor cut where the durable root has slots.
         self.count = self.extent;
-        self.sparing_from = Some(self.extent);
+        self.sparing = SPARING_ROOTS;
         self.search_anew();
     }
 
@@ -605,7 +608,7 @@ mod tests {
     fn runs_of_free_slots_are_not_worn_down() {
         let (by_write, length) = wear_down(&mut fresh(8), 60);
         // This one takes any slot.
-        let mut any = Slots { sparing_from: Some(u32::MAX), ..fresh(8) };
+        let mut any = Slots { sparing: u32::MAX, ..fresh(8) };
         any.search_anew();
         let (by_write_of_any, length_of_any) = wear_down(&mut any, 60);
         assert!(by_write > 1.5 * by_write_of_any, "{by_write} and {by_write_of_any} pages by the write");
