@@ -623,7 +623,8 @@ mod tests {
         slots.extent = slots.count();
         // Every other one of the first is kept, and one at the end: long runs lie behind where the file is to be cut.
         let is_kept = |i: usize| i == 19_999 || (i < 4000 && i % 2 == 0);
-        let gone: Vec<SlotNo> = many.iter().enumerate().filter(|(i, _)| !is_kept(*i)).map(|(_, slot)| *slot).collect();
+        let gone: Vec<SlotNo> =
+            many.iter().enumerate().filter(|(i, _)| !is_kept(*i)).map(|(_, slot)| *slot).collect();
         note(&mut slots, gone.clone(), gone);
         root(&mut slots);
         let cut = slots.move_from().expect("most of the file is free");

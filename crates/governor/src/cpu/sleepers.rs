@@ -41,7 +41,8 @@ impl Sleepers {
 
     /// From when on the first of them would have a deficit.
     pub(super) fn first_due_at(&self, now: u64) -> Option<u64> {
-        let lately = self.kept.iter().flatten().filter(|sleeper| now < sleeper.slept_at.saturating_add(LATELY));
+        let lately =
+            self.kept.iter().flatten().filter(|sleeper| now < sleeper.slept_at.saturating_add(LATELY));
         lately.map(|sleeper| sleeper.due_at).min()
     }
 }
