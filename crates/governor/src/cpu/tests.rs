@@ -42,14 +42,14 @@ fn whose_next_task_would_be_due_is_known_while_it_sleeps() {
     let promise = CpuPromise { reserved: MilliCores(200), ..CpuPromise::default() };
     scheduler.set_promise(reserved, &promise, Nanos(0));
     let micros = Nanos::from_micros;
-    for tenant in [reserved, other] {
-        scheduler.runnable(tenant, micros(0));
-        assert_eq!(scheduler.until_sleeper_is_due(micros(0)), None, "nobody with a reservation sleeps");
-        scheduler.charge(tenant, micros(10), micros(10));
-        scheduler.blocked(tenant, micros(10));
+    for (tenant, from, to) in [(other, 0, 10), (reserved, 10, 20)] {
+        scheduler.runnable(tenant, micros(from));
+        assert_eq!(scheduler.until_sleeper_is_due(micros(from)), None, "nobody with a reservation sleeps");
+        scheduler.charge(tenant, micros(10), micros(to));
+        scheduler.blocked(tenant, micros(to));
     }
     // 10 us at a fifth of a core are what is due of 50.
-    assert_eq!(scheduler.until_sleeper_is_due(micros(20)), Some(micros(30)));
+    assert_eq!(scheduler.until_sleeper_is_due(micros(30)), Some(micros(30)));
     assert_eq!(scheduler.until_sleeper_is_due(micros(80)), Some(micros(0)));
     scheduler.runnable(reserved, micros(90));
     assert_eq!(scheduler.until_sleeper_is_due(micros(90)), None);
