@@ -88,6 +88,7 @@ fn what_one_tenants_statements_hold_is_in_nobodys_way() {
 
 #[test]
 fn nobodys_upkeep_waits_for_another_ones_limits() {
-    let total = kept(Promised::Upkeep, 1..=2);
+    // In the fifth one comes to have more changed pages than its memory_max while it reads.
+    let total = kept(Promised::Upkeep, [1, 2, 5].into_iter());
     assert!(total.intervals > 30 && total.full > 20 && total.limited > 5, "{total:?}");
 }

@@ -93,6 +93,7 @@ impl Home {
     async fn try_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
         self.settled().await;
         self.close_if_in_doubt();
+        let Some(beginning) = self.about_to_begin(pace) else { return Ok(()) };
         let incarnation = self.incarnation();
         let begun = match self.read_for_checkpoint().await {
             Ok(()) => self.begin_checkpoint(),
@@ -109,7 +110,7 @@ impl Home {
                 return Err(error);
             }
         };
-        if pace == Pace::Spread {
+        if beginning.end() == Pace::Spread {
             begun.checkpoint.spread(SPREAD_RATE);
         }
         let written = AssertUnwindSafe(self.write_checkpoint(&mut begun)).catch_unwind().await;

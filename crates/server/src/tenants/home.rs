@@ -133,6 +133,8 @@ struct State {
     checkpointing: bool,
     /// It is the latter, which ends soon.
     settling: bool,
+    /// A checkpoint is about to begin, and how soon it is wanted: what that needs is being read.
+    beginning: Option<Pace>,
     /// Of the checkpoint under way.
     hurry: Option<Hurry>,
     /// The redo to replay at the next opening.
@@ -211,6 +213,7 @@ impl Home {
             checkpointed_at: Nanos(0),
             checkpointing: false,
             settling: false,
+            beginning: None,
             hurry: None,
             redo: Redo::OfEarlierStarts,
             refusal: None,
@@ -791,11 +794,11 @@ impl Home {
         })
     }
 
-    /// Bytes logged since the last checkpoint and when that was, if the tenant is open and none is under way. At home
+    /// Bytes logged since the last checkpoint and when that was, if the tenant is open and none is under way or about to begin. At home
     /// only.
     pub(crate) fn since_checkpoint(&self) -> Option<(ByteCount, Nanos)> {
         self.cell.with(|state| {
-            let is_free = !state.checkpointing || state.settling;
+            let is_free = state.beginning.is_none() && (!state.checkpointing || state.settling);
             (state.tenant.is_some() && is_free).then_some((state.logged, state.checkpointed_at))
         })
     }

@@ -9,7 +9,29 @@ use governor::AwaitedFor;
 use storage::Hurry;
 
 use super::Home;
-use crate::tenants::checkpoints::Begun;
+use crate::tenants::checkpoints::{Begun, Pace};
+
+/// A checkpoint that is about to begin. Dropped, it has begun, or does not.
+pub(in crate::tenants) struct Beginning<'a>(&'a Home);
+
+impl Beginning<'_> {
+    /// It has begun. How soon it is wanted by now.
+    pub(in crate::tenants) fn end(self) -> Pace {
+        self.0.cell.with(|state| state.beginning).unwrap_or(Pace::Now)
+    }
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        // Else it ends with its worker.
+        if self.0.cell.is_home() {
+            self.0.cell.with(|state| {
+                state.beginning = None;
+                state.waiters.drain(..).for_each(Waker::wake);
+            });
+        }
+    }
+}
 
 impl Home {
     /// What came of the last checkpoint: after a failure commits are refused, and reading goes on, until one succeeds. So a
@@ -83,6 +105,19 @@ impl Home {
         }
     }
 
+    /// Notes that a checkpoint is about to begin. `None` if one is already, which is wanted as soon as this one then: what a beginning reads may take long,
+    /// and meanwhile the tenant is told again and again to have one. At home only.
+    pub(in crate::tenants) fn about_to_begin(&self, pace: Pace) -> Option<Beginning<'_>> {
+        let is_first = self.cell.with(|state| {
+            let is_first = state.beginning.is_none();
+            if is_first || pace == Pace::Now {
+                state.beginning = Some(pace);
+            }
+            is_first
+        });
+        is_first.then(|| Beginning(self))
+    }
+
     pub(in crate::tenants) fn begin_checkpoint(&self) -> SqlResult<Option<Begun>> {
         self.cell.with(|state| {
             let Some(tenant) = state.tenant.as_mut().filter(|_| !state.checkpointing) else {
@@ -132,9 +167,12 @@ impl Home {
         })
     }
 
-    /// Has the checkpoint that is under way, if one is, write as fast as it can. At home only.
+    /// Has the checkpoint that is under way or about to begin, if one is, write as fast as it can. At home only.
     pub(in crate::tenants) fn hurry_checkpoint(&self) {
-        self.cell.with(|state| state.hurry.iter().for_each(Hurry::ask));
+        self.cell.with(|state| {
+            state.hurry.iter().for_each(Hurry::ask);
+            state.beginning = state.beginning.map(|_| Pace::Now);
+        });
     }
 
     /// Says whether others wait for the tenant's upkeep, its checkpoint and the replay before it, for one thing: while they do for anything, no
@@ -145,16 +183,16 @@ impl Home {
         }
     }
 
-    /// Whether a checkpoint is under way. At home only.
+    /// Whether a checkpoint is under way or about to begin. At home only.
     pub(in crate::tenants) fn is_checkpointing(&self) -> bool {
-        self.cell.with(|state| state.checkpointing)
+        self.cell.with(|state| state.checkpointing || state.beginning.is_some())
     }
 
-    /// Waits for the end of the checkpoint that is under way, if one is. At home only.
+    /// Waits for the end of the checkpoint that is under way or about to begin, if one is. At home only.
     pub(in crate::tenants) async fn checkpoint_ended(&self) {
         std::future::poll_fn(|cx| {
             self.cell.with(|state| {
-                if !state.checkpointing {
+                if !state.checkpointing && state.beginning.is_none() {
                     return Poll::Ready(());
                 }
                 state.waiters.push(cx.waker().clone());
