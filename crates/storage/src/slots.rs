@@ -158,12 +158,10 @@ pub(crate) struct Slots {
     durable: SlotSet,
     /// What must not be written: `durable`, what snapshots reach, what this checkpoint has written.
     taken: SlotSet,
-    /// Where the search for a free slot goes on, so that consecutive pages get consecutive slots.
+    /// Where the search for a free slot goes on, so that consecutive pages get consecutive slots: right behind the last that was taken, or at the file's first slot.
     cursor: u32,
     /// The shortest run of free slots that the search begins.
     run_min: u32,
-    /// The slot at the cursor lies behind the last that was taken: if it is free, it belongs to the same run.
-    in_run: bool,
     /// So many roots more use each free slot before the file grows: one was given up, maybe for want of room on the disk.
     sparing: u32,
     /// Left behind by the live map since the newest durable root.
@@ -212,7 +210,6 @@ impl Slots {
             durable,
             cursor: SUPERBLOCKS,
             run_min: 1,
-            in_run: false,
             sparing: 0,
             superseded: Vec::new(),
             dropped: FxHashSet::default(),
@@ -330,13 +327,13 @@ impl Slots {
         };
         assert!(self.taken.insert(slot), "slot {slot} was free");
         self.cursor = slot + 1;
-        self.in_run = true;
         Ok(SlotNo(slot))
     }
 
     /// The free slot to take next: the one behind the last, or the first of a run that is long enough. None if the file is to grow.
     fn next_free(&mut self) -> Option<u32> {
-        if self.in_run && self.cursor < self.count && !self.taken.contains(self.cursor) {
+        let is_behind_last = self.cursor > SUPERBLOCKS;
+        if is_behind_last && self.cursor < self.count && !self.taken.contains(self.cursor) {
             return Some(self.cursor);
         }
         loop {
@@ -362,7 +359,6 @@ impl Slots {
         let is_short = self.count < RUNS_FROM || self.sparing > 0 || self.move_from().is_some();
         self.run_min = if is_short { 1 } else { RUN_MIN };
         self.cursor = SUPERBLOCKS;
-        self.in_run = false;
     }
 
     /// Leaves the free slots at the file's end out of the root being written, if they are many. What is left has room for the
@@ -726,7 +722,7 @@ mod tests {
             let each = (at..slots.count()).step_by(SLOTS_PER_SET_PAGE as usize);
             let taken: Vec<SlotNo> = each
                 .map(|slot| {
-                    (slots.cursor, slots.in_run) = (slot, false);
+                    slots.cursor = slot;
                     slots.allocate().expect("room")
                 })
                 .collect();
