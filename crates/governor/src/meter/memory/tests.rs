@@ -397,6 +397,19 @@ fn memory_that_was_overbooked_in_any_part_of_an_interval_is_the_cause() {
     assert_eq!(collect(3), [Some(Cause::Neighbour)]);
 }
 
+/// Tells of so many uses of pages, all of them in the sample, and reads.
+fn count_reads(tally: &MemoryTally, told: u64, reads: u64) {
+    let actual = PageIo { reads, write_backs: 0 };
+    tally.publish(&MemoryCounts { references: told, told, actual, ..MemoryCounts::default() });
+}
+
+/// The rows that are ready at `at`: what was missed, and what is owed for it.
+fn missed_and_owed(audit: &mut MemoryAudit, at: Nanos) -> Vec<(u64, u64)> {
+    let mut rows = Vec::new();
+    audit.collect(at, ByteCount(0), |row| rows.push((row.ledger.missed, row.ledger.owed_micros)));
+    rows
+}
+
 #[test]
 fn a_promise_that_is_taken_back_is_held_against_what_was_counted_until_then() {
     let (meters, ms) = (MemoryMeters::new(), Nanos::from_millis);
@@ -407,15 +420,8 @@ fn a_promise_that_is_taken_back_is_held_against_what_was_counted_until_then() {
     });
     let tally = meters.set_terms(TENANT, terms(3_000_000), ms(0));
     let mut audit = MemoryAudit::new(meters.clone(), pages(100), ms(0));
-    let count = |told, reads| {
-        let actual = PageIo { reads, write_backs: 0 };
-        tally.publish(&MemoryCounts { references: told, told, actual, ..MemoryCounts::default() });
-    };
-    let mut collect = |at| {
-        let mut rows = Vec::new();
-        audit.collect(ms(at), ByteCount(0), |row| rows.push((row.ledger.missed, row.ledger.owed_micros)));
-        rows
-    };
+    let count = |told, reads| count_reads(&tally, told, reads);
+    let mut collect = |at| missed_and_owed(&mut audit, ms(at));
     count(10, 0);
     assert_eq!(collect(100), []);
     count(1200, 18);
@@ -441,15 +447,8 @@ fn what_was_counted_at_another_price_is_priced_by_that() {
     };
     let tally = meters.set_terms(TENANT, terms(3_000_000), ms(0));
     let mut audit = MemoryAudit::new(meters.clone(), pages(100), ms(0));
-    let count = |told, reads| {
-        let actual = PageIo { reads, write_backs: 0 };
-        tally.publish(&MemoryCounts { references: told, told, actual, ..MemoryCounts::default() });
-    };
-    let mut collect = |at| {
-        let mut rows = Vec::new();
-        audit.collect(ms(at), ByteCount(0), |row| rows.push((row.ledger.missed, row.ledger.owed_micros)));
-        rows
-    };
+    let count = |told, reads| count_reads(&tally, told, reads);
+    let mut collect = |at| missed_and_owed(&mut audit, ms(at));
     count(10, 0);
     assert_eq!(collect(1000), []);
     count(1200, 18);
