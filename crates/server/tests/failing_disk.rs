@@ -327,16 +327,22 @@ fn a_data_file_that_cannot_be_written_stops_its_own_tenants_writes_until_it_can(
     assert_eq!(server.connect("other", "other", "pw").unwrap().ok("SELECT count(*) FROM t"), one("3"));
 }
 
-/// Its redo would be kept, and the log of all with it.
-#[test]
-fn a_tenant_whose_catalog_cannot_be_read_for_a_checkpoint_takes_no_writes_until_it_can() {
-    let (env, disk) = FailingDisk::env();
-    let server = TestServer::in_env(&env, |config| {
+/// A server of one worker with checkpoints as often as it looks, and a session of its tenant `acme`.
+fn with_checkpoints(env: &Env) -> (TestServer, Client) {
+    let server = TestServer::in_env(env, |config| {
         config.workers = Some(1);
         config.checkpoint_interval = Nanos(1);
     });
     server.create_tenant("acme");
-    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    let acme = server.connect("acme", "acme", "pw").unwrap();
+    (server, acme)
+}
+
+/// Its redo would be kept, and the log of all with it.
+#[test]
+fn a_tenant_whose_catalog_cannot_be_read_for_a_checkpoint_takes_no_writes_until_it_can() {
+    let (env, disk) = FailingDisk::env();
+    let (server, mut acme) = with_checkpoints(&env);
     acme.ok("CREATE TABLE t (id int PRIMARY KEY)");
     acme.ok("INSERT INTO t VALUES (0)");
     let mut admin = server.admin("rowhouse");
@@ -376,12 +382,7 @@ fn a_tenant_whose_catalog_cannot_be_read_for_a_checkpoint_takes_no_writes_until_
 #[test]
 fn a_tenant_whose_checkpoint_panicked_is_reopened_and_has_checkpoints_again() {
     let (env, disk) = FailingDisk::env();
-    let server = TestServer::in_env(&env, |config| {
-        config.workers = Some(1);
-        config.checkpoint_interval = Nanos(1);
-    });
-    server.create_tenant("acme");
-    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    let (server, mut acme) = with_checkpoints(&env);
     acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
     let insert = |id: i32| format!("INSERT INTO t VALUES ({id}, '{}')", "v".repeat(5000));
     disk.data.panics.store(true, Ordering::SeqCst);
