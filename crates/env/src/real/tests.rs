@@ -261,6 +261,25 @@ fn remote_wake_ends_a_wait_and_is_never_lost() {
 }
 
 #[test]
+fn a_wait_that_gathers_for_next_to_nothing_ends_with_what_comes() {
+    on_both(|env| {
+        let reactor = Reactor::new(env).unwrap();
+        for gather in [1, 999, 1_000] {
+            let waker = reactor.remote_waker();
+            let thread = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                waker.wake();
+            });
+            let began = env.now();
+            reactor.turn_gathering(Some(Nanos::from_secs(10)), Nanos(gather)).unwrap();
+            let waited = env.now() - began;
+            assert!(waited < Nanos::from_secs(5), "{waited:?}, gathering for {gather} ns");
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
 fn closed_listener_ends_its_accept() {
     on_both(|env| {
         block_on(env, async {

@@ -26,6 +26,9 @@ const IGNORED: u64 = 0;
 /// `user_data` of the read on the wake-up descriptor. No `Arc` lives at this address.
 const WAKE: u64 = 1;
 
+/// The kernel is told a least time of waiting in whole microseconds. Told 0, it would wait for as many completions as there is room for, whatever comes.
+const GATHER_MIN: Nanos = Nanos::from_micros(1);
+
 /// Whether the kernel grants this process a ring, and one with all that the driver needs.
 pub(super) fn is_available() -> bool {
     usable_ring().is_ok()
@@ -163,7 +166,7 @@ impl UringDriver {
                 self.ring.submit_and_wait(0)
             }
             None => self.ring.submit_and_wait(1),
-            Some(limit) if wait.gather > Nanos(0) && self.can_gather => {
+            Some(limit) if wait.gather >= GATHER_MIN && self.can_gather => {
                 let result = self.submit_and_gather(limit, wait.gather);
                 // Before Linux 6.12 the field for it had to be zero.
                 self.can_gather =
