@@ -16,8 +16,7 @@ pub(super) const PASSWORD: &str = "hostile";
 /// Clients of an attack by statements; fewer where each makes values of hundreds of MB.
 const CLIENTS: usize = 8;
 const GIANTS: usize = 2;
-/// Clients that begin to log in and leave, such that open a socket and say nothing for a second, and such that try wrong
-/// passwords, which cost the load's own core as much as the server's.
+/// Clients that begin to log in and leave, such that open a socket and say nothing for a second, and such that guess passwords.
 const BEGINNERS: usize = 16;
 const SILENT: usize = 64;
 const GUESSERS: usize = 2;
@@ -82,8 +81,7 @@ impl Attack {
             Attack::Connections => {
                 (0..BEGINNERS).for_each(|_| add_beginner(clients, server.address()));
                 (0..SILENT).for_each(|_| add_silent(clients, server.address()));
-                let wrong = server.url_of(HOSTILE, "guessed", HOSTILE);
-                (0..GUESSERS).for_each(|_| clients.add_statements(&wrong, &["select 1"]));
+                (0..GUESSERS).for_each(|_| add_guesser(clients, server.address()));
             }
             Attack::UnreadResults => (0..CLIENTS).for_each(|_| add_reader_of_nothing(clients, &url)),
             Attack::Everything => {
@@ -156,6 +154,58 @@ fn add_beginner(clients: &mut Careless, address: &str) {
     });
 }
 
+/// Answers what the server asks of who knows the password, by a proof that is none. To work out that of a wrong one takes a millisecond, in which no client of
+/// the others, who are on the same thread, would have a turn.
+fn add_guesser(clients: &mut Careless, address: &str) {
+    let address = address.to_owned();
+    clients.add(async move |_| {
+        let refused = async {
+            let mut socket = TcpStream::connect(&address).await?;
+            socket.write_all(&start_up(HOSTILE, HOSTILE)).await?;
+            read_message(&mut socket).await?;
+            socket.write_all(&first_words()).await?;
+            let challenge = read_message(&mut socket).await?;
+            socket.write_all(&no_proof(&challenge)).await?;
+            read_message(&mut socket).await
+        };
+        Err(told_code(&refused.await.map_err(|_| no_answer())?))
+    });
+}
+
+/// What a message of the server says, without its kind and its length.
+async fn read_message(socket: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    socket.read_u8().await?;
+    let length = socket.read_u32().await?;
+    let mut body = vec![0; length.saturating_sub(4) as usize];
+    socket.read_exact(&mut body).await?;
+    Ok(body)
+}
+
+/// A client's message of a login by SCRAM-SHA-256.
+fn login_message(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).expect("a login is short");
+    [&b"p"[..], &length.to_be_bytes()[..], body].concat()
+}
+
+fn first_words() -> Vec<u8> {
+    const FIRST: &[u8] = b"n,,n=,r=guessed";
+    let length = u32::try_from(FIRST.len()).expect("it is short");
+    login_message(&[&b"SCRAM-SHA-256\0"[..], &length.to_be_bytes()[..], FIRST].concat())
+}
+
+/// Answers a challenge (`r=NONCE,s=SALT,i=4096` behind four bytes) by 32 bytes of zeroes.
+fn no_proof(challenge: &[u8]) -> Vec<u8> {
+    let said = String::from_utf8_lossy(challenge.get(4..).unwrap_or_default());
+    let nonce = said.split(',').next().unwrap_or_default();
+    login_message(format!("c=biws,{nonce},p={}=", "A".repeat(43)).as_bytes())
+}
+
+/// The SQLSTATE in an error of the server.
+fn told_code(error: &[u8]) -> Refused {
+    let code = error.split(|byte| *byte == 0).find_map(|field| field.strip_prefix(b"C"));
+    code.map_or_else(no_answer, |code| String::from_utf8_lossy(code).into_owned())
+}
+
 /// Opens a socket, says nothing for a while, and leaves.
 fn add_silent(clients: &mut Careless, address: &str) {
     let address = address.to_owned();
@@ -199,5 +249,42 @@ mod tests {
         let said = start_up("a", "bc");
         assert_eq!(said, b"\0\0\0\x1c\0\x03\0\0user\0a\0database\0bc\0\0");
         assert_eq!(said.len(), 0x1c);
+    }
+
+    #[test]
+    fn a_guess_takes_up_the_servers_nonce_and_proves_nothing() {
+        assert_eq!(first_words(), b"p\0\0\0\x25SCRAM-SHA-256\0\0\0\0\x0fn,,n=,r=guessed");
+        let guess = no_proof(b"\0\0\0\x0br=guessedXYZ,s=c2FsdA==,i=4096");
+        assert_eq!(guess[..5], *b"p\0\0\0\x46");
+        assert_eq!(guess[5..31], *b"c=biws,r=guessedXYZ,p=AAAA");
+        assert_eq!((guess.len(), guess.last()), (0x47, Some(&b'=')));
+        assert_eq!(told_code(b"SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed\0\0"), "28P01");
+        assert_eq!(told_code(b""), "no answer");
+    }
+
+    /// Beside a server of a few words.
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_guesser_is_refused_by_the_code_that_it_is_told() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let local = tokio::task::LocalSet::new();
+        let found = local.run_until(async {
+            let mut clients = Careless::default();
+            add_guesser(&mut clients, &address);
+            let (mut server, _) = listener.accept().await.expect("it comes");
+            let mut start = vec![0; start_up(HOSTILE, HOSTILE).len()];
+            server.read_exact(&mut start).await.expect("its start");
+            server.write_all(b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0").await.expect("it listens");
+            read_message(&mut server).await.expect("its first words");
+            server.write_all(b"R\0\0\0\x1d\0\0\0\x0br=guessedX,s=YQ==,i=1").await.expect("it listens");
+            let guess = read_message(&mut server).await.expect("its guess");
+            assert!(guess.starts_with(b"c=biws,r=guessedX,p="));
+            server.write_all(b"E\0\0\0\x0cC28P01\0\0").await.expect("it listens");
+            while clients.ended().attempts() == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            clients.ended()
+        });
+        assert_eq!(found.await.words(), "0 done, 1 refused (28P01: 1)");
     }
 }
