@@ -41,6 +41,12 @@ impl Metrics {
         self.0.get(&name).copied().unwrap_or(0.0)
     }
 
+    /// For how many seconds a tenant's tasks waited for something (`runnable`: for their turns), summed over them.
+    pub fn waited(&self, tenant: &str, what: &str) -> f64 {
+        let name = format!("rowhouse_tenant_wait_seconds_total{{tenant=\"{tenant}\",wait=\"{what}\"}}");
+        self.0.get(&name).copied().unwrap_or(0.0)
+    }
+
     /// The sum over all tenants.
     pub fn sum(&self, what: &str) -> f64 {
         let name = format!("rowhouse_tenant_{what}{{");
@@ -68,9 +74,11 @@ mod tests {
     #[test]
     fn series_are_found_by_tenant_and_summed() {
         let text = "# HELP x\nrowhouse_tenant_io_total{tenant=\"t1\"} 60\nrowhouse_tenant_io_total{tenant=\"t2\"} 2.5\n\
-                    rowhouse_tenant_io_bytes_total{tenant=\"t1\"} 9\nrowhouse_sessions 3\n";
+                    rowhouse_tenant_io_bytes_total{tenant=\"t1\"} 9\nrowhouse_sessions 3\n\
+                    rowhouse_tenant_wait_seconds_total{tenant=\"t1\",wait=\"log flush\"} 1.5\n";
         let metrics = Metrics::parse(text);
         assert_eq!((metrics.of("t1", "io_total"), metrics.of("t2", "io_total")), (60.0, 2.5));
         assert_eq!((metrics.of("t3", "io_total"), metrics.sum("io_total")), (0.0, 62.5));
+        assert_eq!((metrics.waited("t1", "log flush"), metrics.waited("t1", "runnable")), (1.5, 0.0));
     }
 }

@@ -70,6 +70,12 @@ impl Other {
     }
 }
 
+/// Core-seconds, and seconds that tasks waited for their turns.
+struct Spent {
+    used: f64,
+    waited: f64,
+}
+
 /// Everybody at work.
 struct Scene {
     host: Host,
@@ -157,7 +163,7 @@ impl Scene {
         };
         stage.pass(stage.options.time(SETTLE_SECONDS)).await;
         let load_cpu = || process::cpu_seconds(std::process::id());
-        let (used_from, used_before) = self.used_by_others().await?;
+        let (spent_from, spent_before) = self.spent_by_others().await?;
         self.acting.iter().for_each(|clients| drop(clients.live.take_latencies()));
         let (from, server, load) = (clock::now_us(), self.host.cpu_seconds(), load_cpu());
         stage.pass(stage.options.time(SECONDS)).await;
@@ -178,10 +184,11 @@ impl Scene {
             ..Window::default()
         };
         // Asked last: a busy server may take its time to answer.
-        let (used_to, used) = self.used_by_others().await?;
-        let used_for = (used_to - used_from).as_secs_f64();
-        for (of, (used, before)) in window.others.iter_mut().zip(used.iter().zip(used_before)) {
-            of.cores = (used - before) / used_for;
+        let (spent_to, spent) = self.spent_by_others().await?;
+        let spent_for = (spent_to - spent_from).as_secs_f64();
+        for (of, (spent, before)) in window.others.iter_mut().zip(spent.iter().zip(spent_before)) {
+            of.cores = (spent.used - before.used) / spent_for;
+            of.waiting = (spent.waited - before.waited) / spent_for;
         }
         let (cpu, bytes) = self.hostile().await?;
         let seconds = began.elapsed().as_secs_f64();
@@ -191,11 +198,14 @@ impl Scene {
         Ok(window)
     }
 
-    /// Core-seconds of each of the others so far, and when that was.
-    async fn used_by_others(&self) -> Result<(tokio::time::Instant, Vec<f64>)> {
+    /// What each of the others took so far, and when that was.
+    async fn spent_by_others(&self) -> Result<(tokio::time::Instant, Vec<Spent>)> {
         let metrics = self.host.metrics().await?;
-        let used = self.others.iter().map(|other| metrics.of(other.name, "cpu_seconds_total")).collect();
-        Ok((tokio::time::Instant::now(), used))
+        let of = |other: &Other| Spent {
+            used: metrics.of(other.name, "cpu_seconds_total"),
+            waited: metrics.waited(other.name, "runnable"),
+        };
+        Ok((tokio::time::Instant::now(), self.others.iter().map(of).collect()))
     }
 
     /// Core-seconds and bytes of the hostile tenant so far.
@@ -276,6 +286,11 @@ fn section(scene: &Scene, trials: &[Trial], marks: Vec<Mark>, failure: Option<St
          an attack that differ by so much that they do not say on which side of 5 % their median is."
             .into(),
     );
+    notes.push(
+        "A task is in line from when its worker has seen that it is ready until its turn. What a message waits before that, and an answer until it leaves, is \
+         in no column."
+            .into(),
+    );
     Section {
         id: "hostile".into(),
         title: "A hostile tenant".into(),
@@ -308,6 +323,10 @@ fn costs_table(trials: &[Trial], names: &[&str]) -> Table {
             "change",
             "its cores",
             "with it",
+            "µs of them a transaction",
+            "with it",
+            "µs in line a transaction",
+            "with it",
         ],
     );
     for (attack, of) in by_attack(trials) {
@@ -330,6 +349,10 @@ fn costs_table(trials: &[Trial], names: &[&str]) -> Table {
                 changed(Trial::p99_change),
                 median_of(&|trial| trial.without(other).cores),
                 median_of(&|trial| trial.during.others[other].cores),
+                median_of(&|trial| trial.without(other).cost_us()),
+                median_of(&|trial| trial.during.others[other].cost_us()),
+                median_of(&|trial| trial.without(other).waits_us()),
+                median_of(&|trial| trial.during.others[other].waits_us()),
             ]);
         }
     }

@@ -19,6 +19,25 @@ pub(super) struct Measured {
     pub(super) p99_ms: f64,
     /// Of the server's, charged to it.
     pub(super) cores: f64,
+    /// Tasks of it that waited for their turns, on the average.
+    pub(super) waiting: f64,
+}
+
+impl Measured {
+    /// So much of what goes on all the time as there is of it for a transaction, in microseconds; 0 without a transaction.
+    fn micros_each(&self, of_a_second: f64) -> f64 {
+        stats::share(of_a_second * 1e6, self.per_second)
+    }
+
+    /// Processor time of the server a transaction.
+    pub(super) fn cost_us(&self) -> f64 {
+        self.micros_each(self.cores)
+    }
+
+    /// Waits of its tasks for their turns a transaction.
+    pub(super) fn waits_us(&self) -> f64 {
+        self.micros_each(self.waiting)
+    }
 }
 
 /// What everybody did in a time.
@@ -51,6 +70,7 @@ impl Trial {
             per_second: f64::midpoint(before.per_second, after.per_second),
             p99_ms: f64::midpoint(before.p99_ms, after.p99_ms),
             cores: f64::midpoint(before.cores, after.cores),
+            waiting: f64::midpoint(before.waiting, after.waiting),
         }
     }
 
@@ -138,9 +158,10 @@ mod tests {
     use crate::report::Outcome;
 
     fn window(per_second: f64, p99_ms: f64) -> Window {
-        let steady = Measured { per_second: 50.0, p99_ms: 1.0, cores: 0.4 };
+        let steady = Measured { per_second: 50.0, p99_ms: 1.0, cores: 0.4, waiting: 0.1 };
+        let waiting = per_second / 1000.0;
         Window {
-            others: vec![steady, Measured { per_second, p99_ms, cores: per_second / 500.0 }],
+            others: vec![steady, Measured { per_second, p99_ms, cores: per_second / 500.0, waiting }],
             ended: Ended { done: 1, ..Ended::default() },
             ..Window::default()
         }
@@ -192,6 +213,9 @@ mod tests {
         let without = trials([0.0; 4].map(|none| window(none, none)))[0].without(1);
         assert_eq!((without.per_second, without.p99_ms), (101.0, 10.1));
         assert!((without.cores - 0.202).abs() < 1e-9, "{without:?}");
+        let (cost, waits) = (without.cost_us(), without.waits_us());
+        assert!((cost - 2000.0).abs() < 1e-6 && (waits - 1000.0).abs() < 1e-6, "{cost} {waits}");
+        assert_eq!(Measured { cores: 1.0, ..Measured::default() }.cost_us(), 0.0);
     }
 
     #[test]
