@@ -144,7 +144,10 @@ impl Stream {
     /// Sends all of `buf` and gives it back emptied. Dropped unfinished, what has begun to be sent is sent whole, before what is
     /// given next.
     pub(crate) async fn send(&mut self, mut buf: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let Some(tls) = &mut self.tls else { return self.socket.send(buf).await };
+        let Some(tls) = &mut self.tls else {
+            executor::note_sent(buf.len());
+            return self.socket.send(buf).await;
+        };
         if tls.clear.is_empty() {
             (tls.clear, tls.clear_at) = (buf, 0);
         } else {
@@ -230,6 +233,7 @@ impl Tls {
         }
         // With nothing in flight the send below begins at its first poll.
         socket.sent().await;
+        executor::note_sent(self.unsent.len());
         let (outcome, out) = socket.send(std::mem::take(&mut self.unsent)).await;
         if out.capacity() <= TLS_KEPT_CAPACITY_MAX {
             self.unsent = out;

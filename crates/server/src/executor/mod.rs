@@ -40,7 +40,7 @@ pub(crate) use residence::Held;
 pub use residence::Residence;
 pub(crate) use task_use::{Noted, TaskUse};
 pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
-pub(crate) use worker::{blocking_ios, io_opens_at, preemption_point, suspensions};
+pub(crate) use worker::{blocking_ios, io_opens_at, note_sent, preemption_point, suspensions};
 
 #[cfg(test)]
 mod move_tests;

@@ -13,6 +13,10 @@ use super::account::Wait;
 use super::governing::{CpuGoverning, Terms};
 use super::handle::{Account, Work};
 
+/// So much that is sent is a poll's part of the worker's own work: by reckoning, what the system does for one takes as long as the receiving and sending of a small
+/// statement.
+const SENT_LEN_PER_POLL: usize = 16 << 10;
+
 struct Queue {
     account: Account,
     /// What goes before background work; a call that was suspended first of all, whatever it is.
@@ -352,6 +356,12 @@ impl RunQueues {
         queue.account.add_poll(used);
         self.feed.used(queue.account.tenant, used, now);
         self.scheduler.charge(queue.account.tenant, used, now);
+    }
+
+    /// Counts what a poll that was charged gave to sockets: the system copies it and carries it to the client outside of polls, in what these share.
+    pub(super) fn count_sent(&mut self, index: usize, len: usize) {
+        let queue = self.queues[index].as_mut().expect("a popped queue exists");
+        queue.polls += (len / SENT_LEN_PER_POLL) as u64;
     }
 
     /// Charges `system` a poll of the worker's duty, which has no part in the worker's own work: system calls for sockets and disks, most of that, are made

@@ -327,6 +327,23 @@ fn what_the_worker_does_around_a_querys_quantum_is_no_neighbours() {
 }
 
 #[test]
+fn who_sends_much_pays_for_what_the_system_does_to_send_it() {
+    let (env, worker) = worker();
+    let [a, b, system] = [A, B, TenantId::SYSTEM].map(|tenant| worker.handle().account(tenant));
+    let (mut queues, us) = (run_queues::RunQueues::new(&governing().cpu, 0), Nanos::from_micros);
+    // One poll that sent 64 KiB beside five that answered with a row: half of the other 100 us is its own.
+    queues.charge_beside(&a, us(10), env.now());
+    queues.count_sent(a.queue, 64 << 10);
+    for _ in 0..5 {
+        queues.charge_beside(&b, us(10), env.now());
+        queues.count_sent(b.queue, 100);
+    }
+    queues.reconcile(us(160), &system, env.now());
+    assert_eq!((a.used(), b.used(), system.used()), (us(60), us(100), Nanos(0)));
+    assert_eq!(a.polls(), 1);
+}
+
+#[test]
 fn dropped_tenant_is_forgotten_once_its_tasks_have_ended() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

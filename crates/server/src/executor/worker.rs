@@ -83,6 +83,8 @@ struct Local {
     charged_to_others: Cell<Nanos>,
     /// I/Os by which the thread was blocked in that time, ever.
     blocked_for_others: Cell<u64>,
+    /// Bytes that the present poll gave to sockets.
+    sent: Cell<usize>,
     preemption: Preemption,
     /// The thread's own clock when charges were last held against it.
     reconciled_cpu: Cell<Nanos>,
@@ -164,6 +166,7 @@ impl Local {
     fn poll_as(&self, tenant: TenantId, begin: Ticks, poll: impl FnOnce()) -> Polled {
         self.polling.set(Some((tenant, begin)));
         self.charged_to_others.set(Nanos(0));
+        self.sent.set(0);
         poll();
         self.polling.set(None);
         let end = self.env.clock.ticks();
@@ -198,6 +201,15 @@ pub fn poll_elapsed() -> Nanos {
         let Some((_, since)) = local.polling.get() else { return Nanos(0) };
         local.env.clock.ticks_between(since, local.env.clock.ticks())
     })
+}
+
+/// The present poll, if there is one, gives so many bytes to a socket.
+pub(crate) fn note_sent(len: usize) {
+    CURRENT.with_borrow(|current| {
+        if let Some(local) = current.as_ref() {
+            local.sent.set(local.sent.get() + len);
+        }
+    });
 }
 
 /// Processor time of the present poll so far, zero outside one; and what [`blocking_ios`] says. A poll that lasts may have been preempted: of what
@@ -332,6 +344,7 @@ impl Worker {
             polling: Cell::new(None),
             charged_to_others: Cell::new(Nanos(0)),
             blocked_for_others: Cell::new(0),
+            sent: Cell::new(0),
             preemption: Preemption::new(),
             reconciled_cpu: Cell::new(reactor.enter(|| env.clock.thread_cpu())),
             io: io.clone(),
@@ -604,6 +617,7 @@ impl Worker {
                     mark = polled.end;
                     let mut queues = local.queues.borrow_mut();
                     queues.charge_poll(index, polled.used, now);
+                    queues.count_sent(index, local.sent.get());
                     queues.settle(index, now);
                     queues.set_unseen_since(unseen_since);
                 }
