@@ -116,6 +116,11 @@ impl Tenant {
         self.log_piece_ahead(txn, redo).map(Some)
     }
 
+    /// Whether some of what `txn` logs is in the log, which keeps all that comes behind that until the transaction ends.
+    pub fn has_logged(&self, txn: &Txn) -> bool {
+        txn.ahead.is_some() || self.has_poured(txn)
+    }
+
     /// Logs what is left where some of it is there, and says up to where; `Lsn(0)` where nothing is left.
     pub(crate) fn log_rest_ahead(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
         let mut end = Lsn(0);

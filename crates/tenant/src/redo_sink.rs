@@ -14,8 +14,8 @@ pub trait RedoSink {
         Ok(())
     }
 
-    /// When, by the server's clock, the tenant may append again; `None`: now. A commit that changes something waits until then, so that
-    /// nobody else's waits with it in the log. Asked before [`RedoSink::admit`].
+    /// When, by the server's clock, the tenant may append again; `None`: now. A transaction that changes something waits until then before it appends, so that
+    /// nobody else's waits with it in the log; not between the parts of one record, for which all others would wait. Asked before [`RedoSink::admit`].
     fn opens_at(&self) -> Option<Nanos> {
         None
     }

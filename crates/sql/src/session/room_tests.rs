@@ -182,3 +182,56 @@ fn a_subquery_that_reads_nothing_of_what_is_changed_needs_no_copy_of_it() {
     let error = bench.fail(&mut session, "INSERT INTO item VALUES (-2, (SELECT max(kind) FROM item), '')");
     assert_eq!(error.state().to_string(), "53200");
 }
+
+/// A log keeps all segments from the first part of a record on until its transaction ends.
+#[test]
+fn a_long_transaction_waits_for_its_tenants_limit_before_it_logs_anything_and_not_after() {
+    let mut bench = Bench::new();
+    let mut one = bench.session();
+    bench.run(&mut one, "CREATE TABLE t (id int PRIMARY KEY, v text)");
+    let (mut out, mut is_first) = (Answer::default(), true);
+    let rows: String = (1..=1500).map(|id| format!("{id}\t{}\n", "v".repeat(1000))).collect();
+    let copied = waits_for_limit(&mut bench, |bench| {
+        bench.turn(|home| {
+            if std::mem::take(&mut is_first) {
+                one.query(home, "COPY t FROM STDIN", &mut out)?;
+                one.copy_data(home, rows.as_bytes())?;
+            }
+            one.copy_data(home, b"")?;
+            one.copy_done(home, &mut out)
+        })
+    });
+    assert_eq!(copied, 1);
+    // Logged ahead of its commit, and in slices.
+    for statement in [
+        "UPDATE t SET v = repeat('w', 1000)",
+        "INSERT INTO t SELECT g, 'v' FROM generate_series(2001, 12000) g",
+    ] {
+        let waits = waits_for_limit(&mut bench, |bench| bench.try_run(&mut one, statement).map(drop));
+        assert_eq!(waits, 1, "{statement}");
+    }
+    assert_eq!(bench.run(&mut one, "SELECT count(*) FROM t").lines(), ["11500"]);
+}
+
+/// Makes a call until it ends, its tenant being over its limit of log writes but for the call behind a wait for that; how many such waits there were.
+fn waits_for_limit(bench: &mut Bench, mut call: impl FnMut(&mut Bench) -> Result<(), Pause>) -> u32 {
+    let (mut waits, mut has_logged) = (0, false);
+    bench.set_over_limit(true);
+    while let Err(pause) = call(bench) {
+        match pause {
+            Pause::OwnCap(_) => {
+                assert!(!has_logged, "everybody's log is kept meanwhile");
+                waits += 1;
+                bench.set_over_limit(false);
+            }
+            Pause::Slice(_) | Pause::Memory(WriterWait::Log(_)) => {
+                has_logged = true;
+                bench.set_over_limit(true);
+            }
+            Pause::Yield => {}
+            pause => panic!("{pause:?}"),
+        }
+    }
+    bench.set_over_limit(false);
+    waits
+}

@@ -102,6 +102,10 @@ impl Session {
         sink: &mut dyn RowSink,
         slicing: &mut Slicing,
     ) -> Result<ExecDone, Pause> {
+        // Once, and not before each slice: one that changes nothing logs nothing.
+        if !slicing.began {
+            self.await_own_cap(home)?;
+        }
         self.await_memory(home)?;
         if self.begin_branch(home)?.is_err() {
             let done = self.run_point(home, planned, parameters, sink, ExecLimits::default())?;
@@ -166,6 +170,9 @@ impl Session {
     }
 
     fn fill_some(&mut self, home: &mut Home<'_>, filling: &mut FilledTable) -> Result<Lsn, Pause> {
+        if filling.stored == 0 {
+            self.await_own_cap(home)?;
+        }
         self.await_memory(home)?;
         self.begin_branch(home)??;
         self.catch_up(home)?;
@@ -239,7 +246,7 @@ impl Session {
     /// are never taken back together.
     ///
     /// # Errors
-    /// [`Pause::Slice`] if it did, and a pause for each part of it that is logged before; the statement then goes on where it was.
+    /// [`Pause::Slice`] if it did, a pause for the tenant's limit of log writes, and one for each part of it that is logged before; the statement then goes on where it was.
     pub(super) fn pour_if_much(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         let Some(open) = self.transaction.peek() else { return Ok(()) };
         let much = if open.txn.has_branch() { POUR_BYTES_MIN } else { BRANCH_BYTES_MIN };
@@ -247,6 +254,7 @@ impl Session {
         if !is_much || !self.may_pour() {
             return Ok(());
         }
+        self.await_own_cap(home)?;
         self.await_memory(home)?;
         if self.begin_branch(home)?.is_err() {
             return Ok(());

@@ -15,9 +15,14 @@ use super::{BackendRow, Executed, Home, Pause, Reach, Session, SessionHost, Sess
 struct Log {
     appended: u64,
     is_far_behind: bool,
+    is_over_limit: bool,
 }
 
 impl RedoSink for Log {
+    fn opens_at(&self) -> Option<Nanos> {
+        self.is_over_limit.then_some(Nanos(u64::MAX))
+    }
+
     fn far_behind(&self) -> Option<Lsn> {
         self.is_far_behind.then_some(Lsn(self.appended))
     }
@@ -105,6 +110,11 @@ impl Bench {
     /// Whether the log has much to write yet.
     pub(crate) fn set_far_behind(&mut self, is_far_behind: bool) {
         self.log.is_far_behind = is_far_behind;
+    }
+
+    /// Whether the tenant is over its limit of log writes, for as long as it takes.
+    pub(crate) fn set_over_limit(&mut self, is_over_limit: bool) {
+        self.log.is_over_limit = is_over_limit;
     }
 
     /// A session of the owner.

@@ -14,7 +14,7 @@ use super::utility::not_in_block;
 use super::{Home, Pause, Reply, Session};
 use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
 
-/// How long a commit that waits for its tenant's limit does so before it looks again.
+/// How long what waits for its tenant's limit of log writes does so before it looks again.
 const LIMIT_LOOK: Nanos = Nanos::from_secs(1);
 
 /// What a transaction has changed that ends within a fraction of a millisecond.
@@ -228,15 +228,10 @@ impl Session {
             home.tenant.keep_locks(&mut open.txn);
             return Err(Pause::Memory(WriterWait::Log(end)));
         }
-        let wait = match home.redo.opens_at() {
-            Some(at) if open.txn.has_changes() => at - self.start.host.now(),
-            _ => Nanos(0),
-        };
-        if wait > Nanos(0) {
-            home.tenant.keep_locks(&mut open.txn);
-            // The limit may be lifted meanwhile.
-            return Err(Pause::OwnCap(wait.min(LIMIT_LOOK)));
+        if open.txn.has_changes() {
+            self.await_own_cap(home)?;
         }
+        let Some(open) = self.transaction.open() else { return Ok(()) };
         if let Some(end) = home.tenant.log_ahead(&mut open.txn, home.redo)? {
             return Err(Pause::Memory(WriterWait::Log(end)));
         }
@@ -247,6 +242,25 @@ impl Session {
             Some(CommitWait::Pages(requests)) => Err(Pause::Pages(requests)),
             None => Ok(()),
         }
+    }
+
+    /// Has what a transaction logs first wait for its tenant's limit of log writes. What follows does not: from the first part of it on until it ends the log keeps
+    /// all segments, whoever's records are in them. It is charged all the same, and whatever the tenant logs next waits the longer.
+    ///
+    /// # Errors
+    /// A pause.
+    pub(super) fn await_own_cap(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        let Some(open) = self.transaction.open() else { return Ok(()) };
+        let wait = match home.redo.opens_at() {
+            Some(at) if !home.tenant.has_logged(&open.txn) => at - self.start.host.now(),
+            _ => Nanos(0),
+        };
+        if wait == Nanos(0) {
+            return Ok(());
+        }
+        home.tenant.keep_locks(&mut open.txn);
+        // The limit may be lifted meanwhile.
+        Err(Pause::OwnCap(wait.min(LIMIT_LOOK)))
     }
 
     /// Commits the open transaction and ends it; on an error it has been rolled back.
