@@ -149,6 +149,8 @@ pub(crate) struct Control {
     branch_idle_since: AtomicU64,
     /// Such a transaction waits for a query of its own.
     branch_queries: AtomicBool,
+    /// Since when such a transaction, at work, has written nothing; 0 if it writes, or none is.
+    branch_silent_since: AtomicU64,
     /// Of its task and its queries.
     pub(crate) background: Background,
 }
@@ -166,6 +168,7 @@ impl Control {
             activity: Mutex::default(),
             branch_idle_since: AtomicU64::new(0),
             branch_queries: AtomicBool::new(false),
+            branch_silent_since: AtomicU64::new(0),
             background: Background::default(),
         })
     }
@@ -209,6 +212,20 @@ impl Control {
     pub(crate) fn querying_branch(self: &Arc<Control>) -> QueryingBranch {
         self.branch_queries.store(true, Ordering::Relaxed);
         QueryingBranch(self.clone())
+    }
+
+    /// Notes that a transaction which has parts in the log is at work and writes nothing, or that it does or there is none.
+    pub(crate) fn note_silent_branch(&self, is_silent: bool, now: Nanos) {
+        if !is_silent {
+            self.branch_silent_since.store(0, Ordering::Relaxed);
+        } else if self.branch_silent_since.load(Ordering::Relaxed) == 0 {
+            self.branch_silent_since.store(now.0.max(1), Ordering::Relaxed);
+        }
+    }
+
+    fn branch_is_silent_since(&self, instant: Nanos) -> bool {
+        let since = self.branch_silent_since.load(Ordering::Relaxed);
+        since != 0 && since <= instant.0
     }
 
     fn branch_is_idle_since(&self, instant: Nanos) -> bool {
@@ -467,6 +484,7 @@ impl Sessions {
             activity: Mutex::new(BackendRow { pid: SessionId(id), ..activity }),
             branch_idle_since: AtomicU64::new(0),
             branch_queries: AtomicBool::new(false),
+            branch_silent_since: AtomicU64::new(0),
             background: Background::default(),
         });
         inner.by_id.insert(id, control.clone());
@@ -550,11 +568,14 @@ impl Sessions {
         list.len()
     }
 
-    /// Ends the sessions of a tenant of which a transaction with parts in the log runs a query, because the log's volume is full; how many there are. One that
-    /// writes finds that out by itself.
-    pub(crate) fn end_querying_branches(&self, tenant: TenantId) -> usize {
+    /// Ends the sessions of a tenant of which a transaction with parts in the log runs a query, or has been at work for `silent_min` and written nothing, because the
+    /// log's volume is full; how many there are. One that writes finds that out by itself.
+    pub(crate) fn end_silent_branches(&self, tenant: TenantId, silent_min: Nanos) -> usize {
+        let instant = self.env.now() - silent_min;
         let mut list = self.list(Some(tenant));
-        list.retain(|control| control.branch_queries.load(Ordering::Relaxed));
+        list.retain(|control| {
+            control.branch_queries.load(Ordering::Relaxed) || control.branch_is_silent_since(instant)
+        });
         list.iter().for_each(|control| control.request(FILLS_LOG));
         list.len()
     }
@@ -643,16 +664,24 @@ mod tests {
     }
 
     #[test]
-    fn who_queries_with_parts_in_a_log_that_is_full_is_ended() {
+    fn who_writes_nothing_with_parts_in_a_log_that_is_full_is_ended() {
         let sessions = sessions(10, 0);
         let control = begin(&sessions, 20, false).unwrap();
         let querying = control.querying_branch();
         assert_eq!((sessions.end_idle_branches(TenantId(20), Nanos(0)), control.pending()), (0, None));
-        assert_eq!((sessions.end_querying_branches(TenantId(21)), control.pending()), (0, None));
-        assert_eq!(sessions.end_querying_branches(TenantId(20)), 1);
+        let (long, any) = (Nanos(u64::MAX), Nanos(0));
+        assert_eq!((sessions.end_silent_branches(TenantId(21), any), control.pending()), (0, None));
+        assert_eq!(sessions.end_silent_branches(TenantId(20), long), 1, "however short it is");
         assert_eq!(control.told_to_end().map(|error| error.state()), Some(SqlState::DISK_FULL));
         drop(querying);
-        assert_eq!(sessions.end_querying_branches(TenantId(20)), 0);
+        assert_eq!(sessions.end_silent_branches(TenantId(20), any), 0);
+        // A change that finds nothing to change, or waits for what its tenant may read, since the first of these.
+        control.note_silent_branch(true, Nanos(1));
+        control.note_silent_branch(true, Nanos(u64::MAX));
+        assert_eq!(sessions.end_silent_branches(TenantId(20), long), 0, "not for long enough");
+        assert_eq!(sessions.end_silent_branches(TenantId(20), any), 1);
+        control.note_silent_branch(false, Nanos(2));
+        assert_eq!(sessions.end_silent_branches(TenantId(20), any), 0, "it has written");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use base::{Nanos, SqlError, SqlResult};
+use base::{Lsn, Nanos, SqlError, SqlResult};
 use futures::future::{Either, select};
 use sql::session::{Home, Pause, Session};
 use tenant::{PageRequest, WriterWait};
@@ -172,6 +172,7 @@ impl Connection {
     }
 
     async fn await_end(&mut self, pause: Pause, patience: StatementPatience) -> Result<(), Failed> {
+        self.note_silence(&pause);
         match pause {
             Pause::Lock(wait) => {
                 let _idle = self.idle_branch();
@@ -204,6 +205,16 @@ impl Connection {
             Pause::Error(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// Notes for how long a transaction with parts in the log has added nothing to them.
+    fn note_silence(&self, pause: &Pause) {
+        let writes = match pause {
+            Pause::Slice(end) => *end > Lsn(0),
+            Pause::Memory(WriterWait::Log(_)) => true,
+            _ => false,
+        };
+        self.control.note_silent_branch(!writes && self.session.has_branch(), env::now());
     }
 
     /// As [`super::control::Control::race`] for work that may take long: a client that hangs up meanwhile ends the session,

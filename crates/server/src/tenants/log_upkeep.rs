@@ -6,7 +6,8 @@
 //! begins what can be begun, and the next one finds what came of it.
 //!
 //! A transaction that is open keeps the log too, once a long statement has put parts of it there, and no checkpoint helps. One that is at work is left to it; a
-//! session whose client leaves it idle meanwhile is ended, and one that queries once the log's volume is full: who writes is refused then.
+//! session whose client leaves it idle meanwhile is ended. Once the log's volume is full, so is one that queries, or whose change has found nothing to write for long: who
+//! writes is refused then.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -42,6 +43,9 @@ fn pause_after(damaged: u32) -> Nanos {
 
 /// For how long a client may leave a transaction idle that keeps the log over its limit.
 const IDLE_MAX: Nanos = Nanos::from_secs(10);
+
+/// For how long the change of such a transaction may write nothing once the log's volume is full: it finds nothing to change, or waits for what its tenant may read.
+const SILENT_MAX: Nanos = Nanos::from_secs(10);
 
 /// Once over its limit, the log is too long until it is shorter than that by one part of so many.
 const SLACK_PART: u64 = 8;
@@ -117,9 +121,13 @@ impl LogKeeper {
                 tracing::info!(tenant = tenant.0, ended, "idle transactions kept the log over its limit");
             }
             if shared.log_reserve().is_spent() {
-                let ended = shared.sessions.end_querying_branches(tenant);
+                let ended = shared.sessions.end_silent_branches(tenant, SILENT_MAX);
                 if ended > 0 {
-                    tracing::warn!(tenant = tenant.0, ended, "queries kept the log, whose volume is full");
+                    tracing::warn!(
+                        tenant = tenant.0,
+                        ended,
+                        "transactions that wrote nothing kept the log, whose volume is full"
+                    );
                 }
             }
         }
