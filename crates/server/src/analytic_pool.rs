@@ -22,7 +22,7 @@ use channel::Channel;
 pub(crate) use channel::{Events, QueryMeter};
 use idlest::Loads;
 use looks::Looks;
-use place::{Kind, Place};
+use place::{Kind, LimitWait, Place};
 use turns::Turns;
 
 use crate::executor::{Background, Haste, IoGoverning, Proxy, WorkerHandle, WorkerPermits};
@@ -308,7 +308,7 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         if proxy.sharing_locks(|| queue.note_running(&haste)) {
             haste.ask();
         }
-        permits.work_for(&events.control, &proxy);
+        permits.work_for(&events.control, &proxy, LimitWait::of(queue, kind));
         let place = Place::new(queue, tenant, kind);
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.

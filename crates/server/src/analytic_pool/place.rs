@@ -1,4 +1,4 @@
-//! A query's place among those that advance, which others have while its client does not read.
+//! A query's place among those that advance, which others have while its client does not read, or its tenant's own limit of I/O holds it.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use base::{Nanos, TenantId};
 use super::channel::Channel;
 use super::turns::Parked;
 use super::{Queue, lock};
+use crate::executor::LimitWaits;
 
 /// How often a thread that waits for a place looks whether anybody still wants the result.
 const LOOK: Duration = Duration::from_millis(50);
@@ -22,6 +23,52 @@ pub(super) enum Kind {
     Turn,
     /// Of [`super::looks`]: it is kept until the query has ended.
     Look,
+}
+
+impl Queue {
+    /// A place is free, for which one more thread is needed, if it is.
+    fn tell_freed(self: &Arc<Queue>, needs_thread: bool) {
+        self.freed.notify_all();
+        self.changed.notify_one();
+        if needs_thread && let Err(error) = self.start_thread() {
+            tracing::warn!(%error, "queries wait for another one's thread");
+        }
+    }
+}
+
+/// Leaves the query's place to others while its tenant's own limit holds what it reads or writes. After that it goes on at once: the device has its turn for it.
+pub(super) struct LimitWait {
+    queue: Arc<Queue>,
+}
+
+impl LimitWait {
+    /// For a query that has such a place.
+    pub(super) fn of(queue: &Arc<Queue>, kind: Kind) -> Option<Arc<dyn LimitWaits>> {
+        match kind {
+            Kind::Turn => Some(Arc::new(LimitWait { queue: queue.clone() })),
+            Kind::Look => None,
+        }
+    }
+}
+
+impl LimitWaits for LimitWait {
+    fn begin(&self) -> bool {
+        let mut waiting = lock(&self.queue.waiting);
+        if !waiting.jobs.hold() {
+            return false;
+        }
+        // This is so for each I/O: threads that would find nothing to do are let be.
+        if waiting.jobs.are_kept_waiting() {
+            let needs_thread = waiting.needs_thread();
+            drop(waiting);
+            self.queue.tell_freed(needs_thread);
+        }
+        true
+    }
+
+    fn end(&self) {
+        lock(&self.queue.waiting).jobs.go_on();
+    }
 }
 
 /// Of the query that the calling thread runs.
@@ -61,11 +108,7 @@ impl<'a> Place<'a> {
         waiting.tell_wanted(&self.queue.worker, self.tenant);
         let needs_thread = waiting.needs_thread();
         drop(waiting);
-        self.queue.freed.notify_all();
-        self.queue.changed.notify_one();
-        if needs_thread && let Err(error) = self.queue.start_thread() {
-            tracing::warn!(%error, "queries wait for another one's thread");
-        }
+        self.queue.tell_freed(needs_thread);
         true
     }
 

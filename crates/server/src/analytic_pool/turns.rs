@@ -7,7 +7,7 @@
 //!
 //! A query that waits for its client leaves its place ([`Turns::park`]) and asks for it back after that, before queries that have not begun. What it
 //! keeps is its thread, which stands still, and what it holds in memory: so a tenant has so many of those at most, and beyond that they
-//! keep its places, not others'.
+//! keep its places, not others'. One that its tenant's own limit holds keeps a place of its tenant's and none of others ([`Turns::hold`]); it goes on without asking.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub(super) const RUNNING_MAX_PROMISED: usize = 64;
 pub(super) const WAITING_MAX: usize = 1_000;
 /// Queries of one tenant that have begun, those that wait for their clients among them.
 pub(super) const BEGUN_MAX: usize = 16;
-/// Queries of all tenants on one worker that wait for their clients and have no place.
+/// Queries of all tenants on one worker that wait for their clients, or for their tenants' own limits, and have no place.
 pub(super) const PARKED_MAX_ALL: usize = 1_024;
 
 struct OfTenant<J> {
@@ -83,13 +83,16 @@ pub(super) struct Turns<J> {
     tenants: FxHashMap<TenantId, OfTenant<J>>,
     /// Those with a query that waits, in the order in which they last had a turn.
     order: VecDeque<TenantId>,
+    /// Places of all that are taken.
     running: usize,
     parked: usize,
+    /// Queries that count as running for their tenants alone: their own limits hold them.
+    held: usize,
 }
 
 impl<J> Default for Turns<J> {
     fn default() -> Turns<J> {
-        Turns { tenants: FxHashMap::default(), order: VecDeque::new(), running: 0, parked: 0 }
+        Turns { tenants: FxHashMap::default(), order: VecDeque::new(), running: 0, parked: 0, held: 0 }
     }
 }
 
@@ -171,7 +174,7 @@ impl<J> Turns<J> {
     /// # Panics
     /// If none runs.
     pub(super) fn park(&mut self, tenant: TenantId) -> Parked {
-        if self.parked >= PARKED_MAX_ALL {
+        if self.parked + self.held >= PARKED_MAX_ALL {
             return Parked::TooMany;
         }
         let of_tenant = self.tenants.get_mut(&tenant).expect("one runs");
@@ -180,6 +183,23 @@ impl<J> Turns<J> {
         self.running -= 1;
         self.parked += 1;
         Parked::Free
+    }
+
+    /// A query that runs waits for its tenant's own limit: its place is another tenant's until [`Turns::go_on`], and its tenant has no more queries for that. False, and it
+    /// keeps it, if too many have left theirs.
+    pub(super) fn hold(&mut self) -> bool {
+        let leaves = self.parked + self.held < PARKED_MAX_ALL;
+        if leaves {
+            self.held += 1;
+            self.running -= 1;
+        }
+        leaves
+    }
+
+    /// A query that was held goes on, also where others have all places.
+    pub(super) fn go_on(&mut self) {
+        self.held = self.held.checked_sub(1).expect("one was held");
+        self.running += 1;
     }
 
     /// A query of `tenant` that was parked wants a place again. [`Turns::come_back`] until it has it.
@@ -311,6 +331,26 @@ mod tests {
             }
         }
         turns
+    }
+
+    #[test]
+    fn who_waits_for_its_own_limit_keeps_places_of_its_own_alone() {
+        let mut turns = full();
+        let limited = TenantId(100);
+        turns.push(limited, false, 1).expect("room");
+        turns.push(B, false, 2).expect("room");
+        assert_eq!((turns.startable(), turns.take()), (0, None));
+        assert!(turns.hold());
+        assert_eq!((turns.startable(), turns.take()), (1, Some((B, 2))), "its tenant has its four");
+        assert!(!turns.are_kept_waiting());
+        turns.push(B, false, 3).expect("room");
+        assert_eq!(turns.take(), None);
+        // It goes on though there is no place, and who comes next waits for two to end.
+        turns.go_on();
+        turns.ended(B);
+        assert_eq!(turns.take(), None);
+        turns.ended(limited);
+        assert_eq!(turns.take(), Some((B, 3)));
     }
 
     #[test]

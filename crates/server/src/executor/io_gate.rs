@@ -9,7 +9,7 @@ use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoPromise, IoQueue, LimitDe
 
 use super::io_governing::IoGoverning;
 use super::io_intervals::IoIntervals;
-use super::io_permits::IoAsked;
+use super::io_permits::{HeldBack, IoAsked};
 
 /// A request on its way to its turn.
 struct Waiting {
@@ -175,13 +175,16 @@ impl WorkerIo {
         let (cost, tenant, volume) = (IoCost::of(asked.len), asked.tenant, asked.volume.0 as usize);
         let seat = &mut self.volumes[volume];
         seat.meter.arrived(tenant, cost, now);
+        let held_back = seat.queue.opens_at(tenant, now).map(|_| asked.held_back());
         let waiting = Waiting { what: What::Elsewhere(asked), payer: Payer::Tenant(tenant), cost };
-        if let Submitted::Issue(waiting, place) = seat.queue.submit(tenant, IoClass::Bulk, cost, waiting, now)
-        {
-            let ticket = self.issue(volume, &waiting, place, now);
-            if let What::Elsewhere(asked) = waiting.what {
-                asked.grant(ticket);
+        match seat.queue.submit(tenant, IoClass::Bulk, cost, waiting, now) {
+            Submitted::Issue(waiting, place) => {
+                let ticket = self.issue(volume, &waiting, place, now);
+                if let What::Elsewhere(asked) = waiting.what {
+                    asked.grant(ticket);
+                }
             }
+            Submitted::Queued(_) => held_back.iter().for_each(HeldBack::tell),
         }
     }
 

@@ -16,9 +16,10 @@ use super::handle::{Account, Message, WorkerHandle};
 use super::io_governing::IoGoverning;
 use super::proxy::{Proxy, ProxyState};
 
-/// No answer yet; the worker is gone; else a ticket.
+/// No answer yet; none before its tenant is below its own limit; the worker is gone; else a ticket.
 const WAITING: u64 = u64::MAX;
-const REFUSED: u64 = u64::MAX - 1;
+const HELD: u64 = u64::MAX - 1;
+const REFUSED: u64 = u64::MAX - 2;
 
 struct Answer {
     ticket: AtomicU64,
@@ -27,8 +28,21 @@ struct Answer {
 
 impl Answer {
     fn give(&self, answer: u64) {
-        if self.ticket.compare_exchange(WAITING, answer, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        let if_open = |known: u64| (known >= HELD).then_some(answer);
+        if self.ticket.fetch_update(Ordering::AcqRel, Ordering::Relaxed, if_open).is_ok() {
             self.thread.unpark();
+        }
+    }
+}
+
+/// Tells a thread that asks, and is queued, that its tenant's own limit holds it.
+pub(super) struct HeldBack(Arc<Answer>);
+
+impl HeldBack {
+    pub(super) fn tell(&self) {
+        let ticket = &self.0.ticket;
+        if ticket.compare_exchange(WAITING, HELD, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.0.thread.unpark();
         }
     }
 }
@@ -48,6 +62,11 @@ impl IoAsked {
         self.proxy.as_ref().map(|proxy| proxy.account.clone())
     }
 
+    /// For once it is queued.
+    pub(super) fn held_back(&self) -> HeldBack {
+        HeldBack(self.answer.clone())
+    }
+
     /// Lets the thread go on, at once. It hands the ticket back by [`Message::IoEnded`].
     pub(super) fn grant(self, ticket: IoTicket) {
         if let Some(proxy) = &self.proxy {
@@ -63,12 +82,27 @@ impl Drop for IoAsked {
     }
 }
 
+/// Is told of what a query waits for because of its tenant's own limit. By the query's thread, which may take locks that workers take.
+pub(crate) trait LimitWaits: Send + Sync {
+    /// Such a wait has begun; false if its end need not be told.
+    fn begin(&self) -> bool;
+    /// It has ended: the query reads or writes at once.
+    fn end(&self);
+}
+
+/// A query, its place in the run queue, and who is told of its waits.
+struct WorksFor {
+    query: QueryControl,
+    proxy: Arc<ProxyState>,
+    waits: Option<Arc<dyn LimitWaits>>,
+}
+
 /// Permits of one thread, from its worker.
 pub(crate) struct WorkerPermits {
     worker: WorkerHandle,
     governing: IoGoverning,
-    /// The query that the thread works for now, and its place in the run queue.
-    works_for: RefCell<Option<(QueryControl, Arc<ProxyState>)>>,
+    /// What the thread works for now.
+    works_for: RefCell<Option<WorksFor>>,
 }
 
 impl WorkerPermits {
@@ -76,9 +110,10 @@ impl WorkerPermits {
         WorkerPermits { worker, governing, works_for: RefCell::default() }
     }
 
-    /// Counts the thread's I/Os for this query from now on, in whose name it stands in the run queue.
-    pub(crate) fn work_for(&self, query: &QueryControl, proxy: &Proxy) {
-        self.works_for.replace(Some((query.clone(), proxy.state().clone())));
+    /// Counts the thread's I/Os for this query from now on, in whose name it stands in the run queue, and tells `waits` of its waits.
+    pub(crate) fn work_for(&self, query: &QueryControl, proxy: &Proxy, waits: Option<Arc<dyn LimitWaits>>) {
+        let (query, proxy) = (query.clone(), proxy.state().clone());
+        self.works_for.replace(Some(WorksFor { query, proxy, waits }));
     }
 
     /// The thread works for no query any more.
@@ -90,10 +125,13 @@ impl WorkerPermits {
 impl IoPermits for WorkerPermits {
     fn wait(&self, account: &IoAccount, len: ByteCount) -> Option<IoPermit> {
         let volume = account.volume();
-        let proxy = self.works_for.borrow().as_ref().map(|(query, proxy)| {
-            query.add_ios(IoAccount::ios_of(len));
-            proxy.clone()
-        });
+        let (proxy, waits) = match self.works_for.borrow().as_ref() {
+            Some(WorksFor { query, proxy, waits }) => {
+                query.add_ios(IoAccount::ios_of(len));
+                (Some(proxy.clone()), waits.clone())
+            }
+            None => (None, None),
+        };
         if self.governing.volumes()[volume.0 as usize].schedule.is_open() {
             account.note_done(len);
             return None;
@@ -103,12 +141,21 @@ impl IoPermits for WorkerPermits {
             IoAsked { tenant: account.tenant(), volume, len, answer: answer.clone(), proxy: proxy.clone() };
         let ask = || {
             self.worker.0.send(Message::AskIo(asked));
-            loop {
+            let mut is_told: Option<bool> = None;
+            let given = loop {
                 match answer.ticket.load(Ordering::Acquire) {
                     WAITING => std::thread::park(),
-                    given => return given,
+                    HELD => {
+                        is_told.get_or_insert_with(|| waits.as_ref().is_some_and(|waits| waits.begin()));
+                        std::thread::park();
+                    }
+                    given => break given,
                 }
+            };
+            if is_told == Some(true) {
+                waits.iter().for_each(|waits| waits.end());
             }
+            given
         };
         // Until the answer: the worker changes what is known of the thread when it gives it.
         let given = env::blocked(|| match &proxy {

@@ -32,7 +32,7 @@ pub use governing::{CpuGoverning, Governing, TURN_MAX, Terms};
 pub use handle::{TaskHandle, WorkerHandle};
 pub use home_cell::HomeCell;
 pub use io_governing::IoGoverning;
-pub(crate) use io_permits::WorkerPermits;
+pub(crate) use io_permits::{LimitWaits, WorkerPermits};
 pub(crate) use preempt::preemptible;
 pub(crate) use proxy::Haste;
 pub use proxy::{PROXY_QUANTUM, Proxy};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -216,7 +216,7 @@ fn a_thread_that_has_leave_to_read_is_at_the_ordinary_priority_until_it_has_read
     beside.start("reads", A, move |proxy, _| {
         let priority = || last.lock().unwrap()["reads"];
         let permits = WorkerPermits::new(handle, io);
-        permits.work_for(&QueryControl::default(), proxy);
+        permits.work_for(&QueryControl::default(), proxy, None);
         for _ in 0..3 {
             let permit = permits.wait(&IoAccount::new(A, VolumeNo(0)), ByteCount(8192));
             let at_first = priority();
@@ -238,6 +238,51 @@ fn a_thread_that_has_leave_to_read_is_at_the_ordinary_priority_until_it_has_read
         assert_eq!((at_first, at_last), (Priority::Normal, Priority::Normal));
         assert_ne!(after, Priority::Normal);
     }
+}
+
+/// Waits that began, and that ended.
+#[derive(Default)]
+struct CountedWaits([AtomicU32; 2]);
+
+impl LimitWaits for CountedWaits {
+    fn begin(&self) -> bool {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+        true
+    }
+    fn end(&self) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_query_tells_of_its_waits_for_its_tenants_own_limit_and_of_no_others() {
+    let mut beside = Beside::new();
+    let promises = [
+        (A, "limited", IoPromise { iops_max: Some(5), ..IoPromise::default() }),
+        (B, "promised", IoPromise { iops: 1000, ..IoPromise::default() }),
+    ];
+    let (tell, told) = mpsc::channel();
+    for (tenant, name, promise) in promises {
+        let (io, handle, tell) = (beside.governing.io.clone(), beside.worker.handle(), tell.clone());
+        io.set_promise(tenant, &promise, 0, beside.env.now());
+        beside.start(name, tenant, move |proxy, _| {
+            let (permits, waits) = (WorkerPermits::new(handle, io), Arc::new(CountedWaits::default()));
+            permits.work_for(&QueryControl::default(), proxy, Some(waits.clone()));
+            for _ in 0..3 {
+                drop(permits.wait(&IoAccount::new(tenant, VolumeNo(0)), ByteCount(8192)));
+            }
+            permits.rest();
+            tell.send((name, waits.0.each_ref().map(|count| count.load(Ordering::Relaxed)))).unwrap();
+        });
+    }
+    let mut counted = Vec::new();
+    beside.turn_until(|_| {
+        counted.extend(told.try_iter());
+        counted.len() == 2
+    });
+    counted.sort_unstable();
+    // The first goes at once.
+    assert_eq!(counted, [("limited", [2, 2]), ("promised", [0, 0])]);
 }
 
 #[test]
