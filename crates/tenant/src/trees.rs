@@ -32,10 +32,17 @@ const TOGETHER: u32 = 16;
 /// By the number of a tree within those that are kept together.
 type Together = [Option<TreeState>; TOGETHER as usize];
 
+/// The group of the first trees that users make.
+const NEAR: u32 = FIRST_USER_TREE.0 / TOGETHER;
+
 /// All trees of a tenant. Clones are frozen: snapshots hold one. They share what did not change, so that one of very many trees costs little, and
 /// little is copied by the first change behind it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trees(Arc<FxHashMap<u32, Arc<Together>>>);
+pub(crate) struct Trees {
+    /// Those of [`NEAR`], which are all of most tenants: looked up at each read, and with many tenants each pointer on the way is a line to fetch.
+    near: Together,
+    far: Arc<FxHashMap<u32, Arc<Together>>>,
+}
 
 /// Where a tree is.
 fn place(tree: TreeId) -> (u32, usize) {
@@ -55,8 +62,10 @@ impl Trees {
 
     #[inline]
     fn find(&self, tree: TreeId) -> Option<TreeState> {
-        let (group, at) = place(tree);
-        self.0.get(&group).and_then(|together| together[at])
+        match place(tree) {
+            (NEAR, at) => self.near[at],
+            (group, at) => self.far.get(&group).and_then(|together| together[at]),
+        }
     }
 
     #[inline]
@@ -66,14 +75,22 @@ impl Trees {
 
     pub(crate) fn set(&mut self, tree: TreeId, state: TreeState) {
         let (group, at) = place(tree);
-        let together = Arc::make_mut(&mut self.0).entry(group).or_default();
+        if group == NEAR {
+            self.near[at] = Some(state);
+            return;
+        }
+        let together = Arc::make_mut(&mut self.far).entry(group).or_default();
         Arc::make_mut(together)[at] = Some(state);
     }
 
     pub(crate) fn remove(&mut self, tree: TreeId) -> Option<TreeState> {
         let removed = self.find(tree)?;
         let (group, at) = place(tree);
-        let all = Arc::make_mut(&mut self.0);
+        if group == NEAR {
+            self.near[at] = None;
+            return Some(removed);
+        }
+        let all = Arc::make_mut(&mut self.far);
         let together = Arc::make_mut(all.get_mut(&group).expect("found above"));
         together[at] = None;
         if together.iter().all(Option::is_none) {
@@ -83,7 +100,8 @@ impl Trees {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TreeId, TreeState)> + '_ {
-        self.0.iter().flat_map(|(group, together)| {
+        let far = self.far.iter().map(|(group, together)| (*group, &**together));
+        far.chain([(NEAR, &self.near)]).flat_map(|(group, together)| {
             let states = (0..).zip(together.iter());
             states.filter_map(move |(at, state)| Some((TreeId(group * TOGETHER + at), (*state)?)))
         })
@@ -174,13 +192,13 @@ mod tests {
 
         let before = trees.clone();
         trees.set(TreeId(7), state(1));
-        let shared =
-            trees.0.iter().filter(|(group, own)| before.0.get(group).is_some_and(|b| Arc::ptr_eq(b, own)));
-        assert_eq!(shared.count(), trees.0.len() - 1);
+        let (now, before) = (&trees.far, &before.far);
+        let shared = now.iter().filter(|(group, own)| before.get(group).is_some_and(|b| Arc::ptr_eq(b, own)));
+        assert_eq!(shared.count(), now.len() - 1);
         for tree in model.keys() {
             trees.remove(*tree);
         }
         trees.remove(TreeId(7));
-        assert!(trees.0.is_empty(), "what is gone takes nothing");
+        assert!(trees.far.is_empty() && trees.iter().next().is_none(), "what is gone takes nothing");
     }
 }
