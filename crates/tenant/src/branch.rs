@@ -25,6 +25,7 @@ use crate::commit::{GiveWay, Steps};
 use crate::interrupt::{Step, error_of_fault};
 use crate::locks::{LockMode, LockTag, WaitPolicy};
 use crate::memory::{PageRequest, WriterWait};
+use crate::record_buffer;
 use crate::redo_record::RecordWriter;
 use crate::redo_sink::{RedoSet, RedoSink};
 use crate::row::keys::{Key, KeyRange, index_entry_of_bytes};
@@ -432,7 +433,7 @@ impl Tenant {
     /// Logs what is about to be poured, all at once.
     fn log_poured(&mut self, txn: &Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
         let branch = self.branch.as_mut().expect("the transaction has a branch");
-        let mut record = std::mem::take(&mut self.record_buffer);
+        let mut record = record_buffer::take();
         let mut writer = RecordWriter::part(&mut record, branch.redo.is_none());
         for (tree, changes) in txn.overlay.changes().trees() {
             if !txn.is_built(tree) {
@@ -440,7 +441,7 @@ impl Tenant {
             }
         }
         let logged = self.log_part(&record, self.demand_of(txn), redo);
-        self.keep_record_buffer(record);
+        record_buffer::keep(record);
         logged
     }
 

@@ -16,6 +16,7 @@ use crate::interrupt::Step;
 use crate::locks::{Acquired, Scope, WaitPolicy};
 use crate::overlay::Change;
 use crate::pending::hash_of;
+use crate::record_buffer;
 use crate::redo_record::RecordWriter;
 use crate::redo_sink::RedoSink;
 use crate::sequence::SequenceState;
@@ -85,8 +86,6 @@ impl<'g> Steps<'g> {
 
 /// Pages of a dropped tree released within the commit; the rest goes with [`Tenant::reclaim`].
 const DROP_PAGES_AT_COMMIT: usize = 64;
-/// Capacity of the record buffer that is kept: a transaction of some ten rows fills a few KiB.
-const RECORD_BUFFER_KEPT_MAX: usize = 64 << 10;
 
 impl Tenant {
     /// Commits: validates, appends one redo record, applies the changes, lets go of the locks. Memory only; the changes
@@ -234,10 +233,10 @@ impl Tenant {
         redo: &mut dyn RedoSink,
     ) -> Result<Lsn, SqlError> {
         let commit = self.committed.next();
-        let mut record = std::mem::take(&mut self.record_buffer);
+        let mut record = record_buffer::take();
         write_records(&mut RecordWriter::new(&mut record), &records);
         let lsn = self.log(commit, &record, Demand::Grows, redo);
-        self.keep_record_buffer(record);
+        record_buffer::keep(record);
         let lsn = lsn?;
         // It is no part of the transaction that a branch belongs to.
         self.at_side(false, |tenant| tenant.apply_records(&records, &mut Steps::new(&|| {})));
@@ -254,7 +253,7 @@ impl Tenant {
         redo: &mut dyn RedoSink,
     ) -> Result<Lsn, SqlError> {
         self.log_rest_ahead(txn, redo)?;
-        let mut record = std::mem::take(&mut self.record_buffer);
+        let mut record = record_buffer::take();
         let (has_poured, is_ahead) = (self.has_poured(txn), txn.ahead.is_some());
         let mut writer = RecordWriter::part(&mut record, !has_poured && !is_ahead);
         write_records(&mut writer, records);
@@ -277,15 +276,8 @@ impl Tenant {
         } else {
             self.log(commit, &record, self.demand_of(txn), redo)
         };
-        self.keep_record_buffer(record);
+        record_buffer::keep(record);
         lsn
-    }
-
-    /// Keeps the buffer for the next record, unless this one was as large as few are: an open tenant is to take little memory.
-    pub(crate) fn keep_record_buffer(&mut self, buffer: Vec<u8>) {
-        if buffer.capacity() <= RECORD_BUFFER_KEPT_MAX {
-            self.record_buffer = buffer;
-        }
     }
 
     /// Appends the record of a commit that nothing stands in the way of.

@@ -30,6 +30,7 @@ mod overlay;
 mod passing;
 mod pending;
 mod reads;
+mod record_buffer;
 mod redo_record;
 mod redo_sink;
 pub mod repair;

@@ -86,8 +86,6 @@ pub struct Tenant {
     pub(crate) ahead: usize,
     /// What they hold in memory.
     pub(crate) change_memory: ChangeMemory,
-    /// Reused for each commit's record.
-    pub(crate) record_buffer: Vec<u8>,
 }
 
 const _: () = {
@@ -312,7 +310,6 @@ impl Tenant {
             is_ending: false,
             ahead: 0,
             change_memory: ChangeMemory::default(),
-            record_buffer: Vec::new(),
         }
     }
 
