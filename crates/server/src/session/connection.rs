@@ -22,6 +22,8 @@ use crate::stream::Stream;
 use crate::tenants::Home;
 use crate::tenants::restoring::Restoring;
 
+/// Others have used the caches since its last message: in a millisecond a worker runs some hundred statements.
+const COLD_AFTER: base::Nanos = base::Nanos::from_millis(1);
 /// Output gathered before it is sent although more is to come.
 const OUTPUT_LEN_MAX: usize = 64 << 10;
 /// Capacity of the input buffer an idle session keeps.
@@ -343,6 +345,10 @@ impl Connection {
             self.control.race_to_end(deadline, receiving).await
         };
         let now = env::now();
+        if now - began >= COLD_AFTER {
+            self.session.prefetch();
+            self.home.prefetch();
+        }
         self.home.add_wait(Wait::Client, now - began);
         self.stopwatch.received(now);
         self.session.received(now);

@@ -444,6 +444,15 @@ impl Session {
         home.tenant.end_session(self.start.id);
     }
 
+    /// Asks for what a message comes by of the session from memory at once.
+    pub fn prefetch(&self) {
+        base::prefetch_value(self);
+        base::prefetch_value(&*self.format);
+        if let Some(open) = self.transaction.peek() {
+            base::prefetch_value(open);
+        }
+    }
+
     /// Who and where the session is.
     pub fn start(&self) -> &SessionStart {
         &self.start

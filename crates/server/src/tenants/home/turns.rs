@@ -49,6 +49,14 @@ impl Home {
         unsafe { executor::preemptible(&self.residence, used, call) }.await
     }
 
+    /// Asks for what a turn comes by from memory at once, unless a call of the tenant is suspended, which to look would end.
+    pub(crate) fn prefetch(&self) {
+        base::prefetch_value(self);
+        if !self.is_in_a_call() {
+            self.cell.with(|state| state.tenant.iter().for_each(|tenant| tenant.prefetch()));
+        }
+    }
+
     /// Whether a call of the tenant is suspended: whoever looks at its state now runs it to its end first. At home only.
     pub(in crate::tenants) fn is_in_a_call(&self) -> bool {
         self.residence.has_suspended()
