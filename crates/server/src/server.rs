@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use base::{Nanos, TenantId, WorkerId};
 use env::{DirLock, Env, JoinHandle, Listener, ShutdownSignal};
 use governor::{MemoryMeters, VictimChoice};
+use sql::session::SharedPlans;
 use storage::MemoryBudget;
 use storage::redo::{Flushed, LogDir, LogFailed, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
@@ -180,6 +181,7 @@ impl Server {
             history,
             io_accounts,
             statement_room: Arc::default(),
+            plans: SharedPlans::default(),
         });
         let _ = later.set(Arc::downgrade(&shared));
         let stop = ShutdownSignal::default();

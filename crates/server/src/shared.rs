@@ -9,6 +9,7 @@ use base::{Nanos, TenantId, WorkerId};
 use env::Env;
 use governor::{CpuMeters, MemoryMeters, VictimChoice};
 use rustc_hash::FxHashMap;
+use sql::session::SharedPlans;
 use storage::MemoryBudget;
 use storage::redo::{LogDir, LogWriter, RedoIndex};
 
@@ -119,6 +120,8 @@ pub(crate) struct Shared {
     pub(crate) io_accounts: IoAccounts,
     /// Of the counts of all tenants' statements.
     pub(crate) statement_room: Arc<StatementRoom>,
+    /// What all sessions, of whatever tenants, have in common of their plans.
+    pub(crate) plans: SharedPlans,
 }
 
 impl Shared {

@@ -104,6 +104,9 @@ impl SessionHost for Host {
         let counted = self.counted.as_ref();
         counted.map_or_else(|| dropped.clone(), |counted| counted.table.counts_again(dropped))
     }
+    fn shared_plans(&self) -> Option<&sql::session::SharedPlans> {
+        Some(&self.shared.plans)
+    }
     fn taken(&self) -> Taken {
         let taken = |counted: &Counted| counted.used.taken();
         self.counted.as_ref().map(taken).map(|(cpu, ios)| Taken { cpu, ios }).unwrap_or_default()

@@ -27,7 +27,6 @@ pub(super) fn plan(query: &ast::Query, reason: String, ctx: &PlanContext<'_>) ->
         parameters: ctx.params.known(),
         accesses: binder.accesses(),
         read_only: true,
-        catalog_version: ctx.catalog.version(),
         kind: PlanKind::Analytic { reason, names_system: system.get() },
     })
 }

@@ -6,7 +6,7 @@ use super::point_plan::{AccessPath, KeyPart, NodeKind, SelectPlan};
 use crate::expr::{BoundExpr, CompareOp, ExprKind, Volatility};
 
 /// How the rows of a subquery are put into a table, once for the statement, and found there for each row around it.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct KeyedRows {
     /// The key over the subquery's own row.
     pub own: Vec<BoundExpr>,

@@ -142,7 +142,7 @@ impl Command {
 }
 
 /// A bound statement.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct BoundPlan {
     pub command: Command,
     /// The columns of the result; empty for DML without RETURNING. For [`PlanKind::Analytic`] they are unknown here and
@@ -154,13 +154,11 @@ pub struct BoundPlan {
     pub accesses: Vec<RelationAccess>,
     /// Neither changes rows nor locks them.
     pub read_only: bool,
-    /// The version of the catalog it was bound against.
-    pub catalog_version: u64,
     pub kind: PlanKind,
 }
 
 /// Who runs a statement.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum PlanKind {
     Point(Box<PointPlan>),
     /// The analytical path; never DML, never a query that locks rows.

@@ -61,7 +61,6 @@ fn bind_parts(binder: &Binder<'_>, query: &ast::Query, ctx: &PlanContext<'_>) ->
         parameters: ctx.params.finish()?,
         accesses: binder.accesses(),
         read_only: false,
-        catalog_version: ctx.catalog.version(),
         kind: PlanKind::Point(Box::new(plan)),
     })
 }

@@ -16,7 +16,7 @@ use super::keyed::KeyedRows;
 use crate::expr::{AggregateCall, BoundExpr, SubqueryId};
 
 /// A statement the point path runs.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct PointPlan {
     /// The common tables of a WITH that changes rows, in their order; a part names others before it only.
     pub parts: Vec<Part>,
@@ -45,14 +45,14 @@ pub struct PointPlan {
 }
 
 /// A common table that stands beside a statement: its rows are those of a query, or what a change returns.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct Part {
     pub name: String,
     pub statement: PointStatement,
 }
 
 /// The CHECK constraints of a table whose rows foreign keys may change, over its row.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct CascadePlan {
     pub table: Arc<Table>,
     pub checks: Vec<CheckPlan>,
@@ -66,7 +66,7 @@ pub enum TableUse {
     Write,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum PointStatement {
     Select(Box<SelectPlan>),
     Insert(Box<InsertPlan>),
@@ -75,7 +75,7 @@ pub enum PointStatement {
 }
 
 /// The part of a DML statement that is a query the point path does not take.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct ExternalSource {
     pub query: Box<ast::Query>,
     pub reason: String,
@@ -86,7 +86,7 @@ pub struct ExternalSource {
 pub struct NodeId(pub u32);
 
 /// One level of SELECT. Runs as: rows of `from`, grouping, projection, sort, distinct, locks, offset and limit.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct SelectPlan {
     pub id: NodeId,
     /// Slots of the row.
@@ -117,7 +117,7 @@ pub struct SelectPlan {
 }
 
 /// GROUP BY and aggregates. The row after it: the slots of one row of the group, then the keys, then the aggregates.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct AggregatePlan {
     pub id: NodeId,
     pub keys: Vec<BoundExpr>,
@@ -130,7 +130,7 @@ pub struct AggregatePlan {
     pub first_row_decides: bool,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum DistinctPlan {
     No,
     /// Over all visible columns.
@@ -148,7 +148,7 @@ pub struct SortColumn {
 }
 
 /// `FOR UPDATE` and its kin on one relation.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct LockPlan {
     pub table: Arc<Table>,
     /// What the statement calls it.
@@ -176,7 +176,7 @@ pub enum LockWaitPolicy {
 }
 
 /// A source of rows within FROM.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct Node {
     pub id: NodeId,
     pub kind: NodeKind,
@@ -186,7 +186,7 @@ pub struct Node {
     pub rows: f64,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum NodeKind {
     /// One row without columns.
     OneRow,
@@ -240,7 +240,7 @@ pub enum NodeKind {
 }
 
 /// A function in FROM.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum TableFunction {
     /// `generate_series(start, stop[, step])`: integers, numerics or timestamps, by the type of the result.
     Series { ty: PgType, start: BoundExpr, stop: BoundExpr, step: Option<BoundExpr> },
@@ -251,7 +251,7 @@ pub enum TableFunction {
 }
 
 /// Rows of a table.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct ScanNode {
     pub table: Arc<Table>,
     /// What the statement calls it.
@@ -270,7 +270,7 @@ pub struct ScanNode {
 }
 
 /// How the rows of a table are found.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum AccessPath {
     /// All rows in key order.
     Full { backward: bool },
@@ -289,7 +289,7 @@ pub enum AccessPath {
 }
 
 /// One of several ways to rows. A row that an earlier one has found, too, is left to that.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct Alternative {
     /// Is true of what the path finds, as far as the conditions beside all alternatives are: no more than columns and what the path asks of them.
     pub condition: BoundExpr,
@@ -298,7 +298,7 @@ pub struct Alternative {
 }
 
 /// The values one key column may have. Evaluated without the scanned row; a value that is NULL finds nothing.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum KeyPart {
     Equal(BoundExpr, ProbeFit),
     /// `IN (…)`.
@@ -319,7 +319,7 @@ impl KeyPart {
 }
 
 /// One end of a range.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct RangeBound {
     pub value: BoundExpr,
     pub inclusive: bool,
@@ -342,7 +342,7 @@ pub enum ProbeFit {
 }
 
 /// INSERT.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct InsertPlan {
     pub id: NodeId,
     pub table: Arc<Table>,
@@ -353,7 +353,7 @@ pub struct InsertPlan {
     pub returning: Option<ReturningPlan>,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum InsertSource {
     /// Rows of expressions, one for each column of the table.
     Values(Vec<Vec<BoundExpr>>),
@@ -365,7 +365,7 @@ pub enum InsertSource {
 }
 
 /// A column that a row from elsewhere is cast to.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct TargetColumn {
     pub name: String,
     pub ty: PgType,
@@ -373,7 +373,7 @@ pub struct TargetColumn {
 }
 
 /// A CHECK constraint over the table's row.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct CheckPlan {
     pub name: String,
     pub condition: BoundExpr,
@@ -388,7 +388,7 @@ pub enum Arbiter {
     Index(Oid),
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum ConflictAction {
     Nothing(Arbiter),
     /// Over a row of the existing row's columns and then those of the row that was to be inserted.
@@ -400,13 +400,13 @@ pub enum ConflictAction {
 }
 
 /// RETURNING over the level's row (the target's columns hold the new row, or the deleted one).
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct ReturningPlan {
     pub project: Vec<BoundExpr>,
 }
 
 /// Where the rows to change come from.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub enum ChangeSource {
     Node(Node),
     /// Rows found elsewhere: the target's columns, then the values assigned, which are cast to these columns. The
@@ -417,7 +417,7 @@ pub enum ChangeSource {
 }
 
 /// UPDATE. The target is the first relation of the source: its columns are slots `0..`.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct UpdatePlan {
     pub id: NodeId,
     pub table: Arc<Table>,
@@ -436,7 +436,7 @@ pub struct UpdatePlan {
 }
 
 /// DELETE, as UPDATE.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct DeletePlan {
     pub id: NodeId,
     pub table: Arc<Table>,

@@ -92,7 +92,6 @@ fn finish(
         parameters: ctx.params.finish()?,
         accesses: binder.accesses(),
         read_only: !binder.has_effects(),
-        catalog_version: ctx.catalog.version(),
         kind: PlanKind::Point(Box::new(PointPlan { cost_of_leading_row, ..plan })),
     })
 }

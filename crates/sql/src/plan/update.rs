@@ -385,7 +385,6 @@ fn wrap(
         parameters,
         accesses: binder.accesses(),
         read_only: false,
-        catalog_version: binder.ctx.catalog.version(),
         kind: PlanKind::Point(Box::new(plan)),
     }
 }

@@ -79,7 +79,7 @@ impl Session {
             return Ok((called.planned, called.parameters));
         }
         let parsed = ParsedStatement::Ast(Box::new(statement.clone()));
-        let types = run.planned.map_or(&[][..], |planned| &planned.parameters);
+        let types = run.planned.map_or(&[][..], |planned| &planned.parameters[..]);
         match self.planned(home, &parsed, types, None)? {
             Some(planned) => Ok((planned, run.parameters.to_vec())),
             None => Err(SqlError::unsupported("EXPLAIN of a statement that is not a query or DML").into()),

@@ -70,12 +70,15 @@ impl Session {
         let declared: Vec<PgType> =
             parameter_oids.iter().map(|oid| declared_type(&catalog, *oid)).collect::<SqlResult<_>>()?;
         self.refuse_in_failed_block(statement.as_deref())?;
-        let plan = match &statement {
+        let mut plan = match &statement {
             Some(statement) if !matches!(self.transaction, Transaction::Failed(_)) => {
                 self.planned(home, statement, &declared, None)?
             }
             _ => None,
         };
+        if let Some(plan) = &mut plan {
+            self.share_plan(home, name, sql, plan);
+        }
         let size = self.size_with_plan(name, size, plan.as_deref())?;
         let at = self.statement_start;
         let sql = StatementText::new(sql);
@@ -168,7 +171,7 @@ impl Session {
             self.statements.set_plan(name, old);
             return Err(changed_result().into());
         }
-        self.keep_plan(name, planned)?;
+        self.keep_plan(home, name, planned)?;
         Ok(())
     }
 
@@ -196,11 +199,17 @@ impl Session {
     ///
     /// # Errors
     /// As of [`Session::require_room_to_keep`].
-    pub(super) fn keep_plan(&mut self, name: &str, planned: Arc<Planned>) -> SqlResult<()> {
+    pub(super) fn keep_plan(
+        &mut self,
+        home: &Home<'_>,
+        name: &str,
+        mut planned: Arc<Planned>,
+    ) -> SqlResult<()> {
         let prepared = &self.statements[name];
         if prepared.plan.as_ref().is_some_and(|known| Arc::ptr_eq(known, &planned)) {
             return Ok(());
         }
+        self.share_plan(home, name, &prepared.sql, &mut planned);
         let more = planned.bound.size().saturating_sub(prepared.size);
         match name.len() {
             _ if more == 0 => {}
@@ -241,7 +250,7 @@ impl Session {
             }
         }
         let prepared = &self.statements[bind.statement];
-        let types = prepared.plan.as_ref().map_or(&[][..], |plan| &plan.parameters);
+        let types = prepared.plan.as_ref().map_or(&[][..], |plan| &plan.parameters[..]);
         let (name, values, formats_of) = (bind.statement, bind.parameters, bind.parameter_formats);
         let is_to_end = || self.start.host.is_to_end(&self.underway());
         let parameters = read_parameters(name, values, formats_of, types, &self.format, &is_to_end)?;

@@ -288,6 +288,10 @@ pub trait SessionHost: Send + Sync {
     fn statement_counts_again(&self, dropped: &Arc<StatementCounts>) -> Arc<StatementCounts> {
         dropped.clone()
     }
+    /// What plans its sessions have in common with others; `None` where each has its own.
+    fn shared_plans(&self) -> Option<&super::SharedPlans> {
+        None
+    }
     /// What the session's task took since its beginning, queries on other threads left out until they end or are given up.
     fn taken(&self) -> Taken {
         Taken::default()

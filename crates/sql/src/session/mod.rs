@@ -55,6 +55,7 @@ mod setting;
 mod setting_statement;
 #[cfg(test)]
 mod setting_tests;
+mod shared_plans;
 mod signals;
 mod slices;
 pub mod stand_in;
@@ -91,6 +92,7 @@ pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_valu
 pub use role::password_cleared;
 pub use row_store::{LoadedRows, RowStore, RowStoreWriter, StoredRowsRead};
 pub use setting::SERVER_VERSION;
+pub use shared_plans::SharedPlans;
 pub use signals::{BackendSignals, may_act_for, signal_backend};
 pub use statement_counts::{StatementCounts, StatementFigures, StatementTook, Taken};
 pub use temp_space::{TempFile, TempSpace};

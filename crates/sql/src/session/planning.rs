@@ -87,7 +87,7 @@ impl Session {
                 .names
                 .as_ref()
                 .is_some_and(|names| names.shows(catalog) && names.search_path() == &plan.search_path[..])
-            && plan.bound.catalog_version == catalog.version()
+            && plan.catalog_version == catalog.version()
     }
 
     /// The schemas that unqualified names are looked up in.
@@ -184,8 +184,9 @@ impl Session {
             _ => None,
         };
         let fields = (!analytic).then(|| fields_of(&bound.output));
-        let parameters = bound.parameters.clone();
-        Ok(Planned::new(bound, SmallVec::from_slice(&search_path), parameters, fields, query))
+        let parameters = Arc::from(&bound.parameters[..]);
+        let search_path = SmallVec::from_slice(&search_path);
+        Ok(Planned::new(Arc::new(bound), catalog.version(), search_path, parameters, fields, query))
     }
 
     /// Has the analytical planner tell the parameters and columns that binding could not.
@@ -208,11 +209,11 @@ impl Session {
         if let AnalyticState::Failed(error) = state {
             return Err(error.into());
         }
-        let wanted = planned.bound.catalog_version;
+        let wanted = planned.catalog_version;
         if let AnalyticState::Described { version, parameters, fields } = state
             && version == wanted
         {
-            let Planned { bound, search_path, query, .. } = match Arc::try_unwrap(planned) {
+            let Planned { bound, catalog_version, search_path, query, .. } = match Arc::try_unwrap(planned) {
                 Ok(planned) => planned,
                 Err(shared) => {
                     // Someone else holds the undescribed plan: bind once more rather than copy it.
@@ -233,7 +234,9 @@ impl Session {
                 return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message).into());
             }
             let fields = Some(fields);
-            return Ok(Arc::new(Planned::new(bound, search_path, parameters, fields, query)));
+            let parameters = parameters.into();
+            let planned = Planned::new(bound, catalog_version, search_path, parameters, fields, query);
+            return Ok(Arc::new(planned));
         }
         let request = self.analytic_request(home, &planned, Vec::new(), Deliver::DescribeOnly)?;
         self.analytic = AnalyticState::Describing { version: wanted };
@@ -258,7 +261,7 @@ impl Session {
             Deliver::DescribeOnly => &[][..],
             _ => &planned.bound.accesses,
         };
-        let types = planned.parameters.clone();
+        let types = planned.parameters.to_vec();
         let mut request = self.query_request(home, query, reads, types, parameters, reason, deliver)?;
         request.reads_system_only = planned.bound.reads_system_only();
         Ok(request)

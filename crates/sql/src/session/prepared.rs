@@ -62,7 +62,7 @@ impl Prepared {
     /// tables.
     pub(super) fn parameters(&self) -> &[PgType] {
         match (&self.plan, &self.told) {
-            (Some(plan), _) => &plan.parameters,
+            (Some(plan), _) => &plan.parameters[..],
             (None, Some(told)) => &told.parameters,
             (None, None) => &self.declared,
         }
@@ -284,11 +284,14 @@ impl Deref for Statements {
 /// A bound statement and what it was bound against: it holds while both are unchanged.
 #[derive(Debug)]
 pub(super) struct Planned {
-    pub(super) bound: BoundPlan,
+    /// Equal ones may be one ([`super::shared_plans`]); what differs from session to session is beside it.
+    pub(super) bound: Arc<BoundPlan>,
+    /// The version of the catalog it was bound against.
+    pub(super) catalog_version: u64,
     /// Beside the rest, since it is compared at each run.
     pub(super) search_path: SmallVec<[Oid; 4]>,
     /// Types of all parameters; [`PgType::Unknown`] where only the analytical planner can tell and has not yet.
-    pub(super) parameters: Vec<PgType>,
+    pub(super) parameters: Arc<[PgType]>,
     /// The result's columns; `None` while only the analytical planner can tell and has not yet.
     pub(super) fields: Option<Arc<[Field]>>,
     /// The query, for the analytical path.
@@ -302,14 +305,15 @@ pub(super) struct Planned {
 
 impl Planned {
     pub(super) fn new(
-        bound: BoundPlan,
+        bound: Arc<BoundPlan>,
+        catalog_version: u64,
         search_path: SmallVec<[Oid; 4]>,
-        parameters: Vec<PgType>,
+        parameters: Arc<[PgType]>,
         fields: Option<Arc<[Field]>>,
         query: Option<Arc<ast::Query>>,
     ) -> Planned {
         let (allowed_to, outgrown) = Default::default();
-        Planned { bound, search_path, parameters, fields, query, allowed_to, outgrown }
+        Planned { bound, catalog_version, search_path, parameters, fields, query, allowed_to, outgrown }
     }
 
     /// A run of it ended in its middle, to go on elsewhere. A change goes on by the same plan; and where that is decided when a query is run, its plan may

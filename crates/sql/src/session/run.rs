@@ -434,7 +434,7 @@ impl Session {
             None => None,
             Some(source) => {
                 let query = Arc::new((*source.query).clone());
-                let types = planned.parameters.clone();
+                let types = planned.parameters.to_vec();
                 let reads = &planned.bound.accesses;
                 Some(self.gather(home, query, reads, types, parameters, source.reason.clone())?)
             }
@@ -645,7 +645,7 @@ impl Session {
             Some(wanted) => limited(query, wanted),
             None => query,
         };
-        let types = planned.parameters.clone();
+        let types = planned.parameters.to_vec();
         let reads = &planned.bound.accesses;
         let (fields, rows) = self.gather(home, query, reads, types, parameters, String::new())?;
         let tag = Command::Select.tag(rows.len() as u64);

@@ -112,7 +112,7 @@ impl Session {
             // Another session may have changed the catalog while the statement waited: then it is planned anew, unless its rows are on
             // their way.
             let version = self.peek_catalog(home).version();
-            if script.planned.as_ref().is_some_and(|planned| planned.bound.catalog_version != version)
+            if script.planned.as_ref().is_some_and(|planned| planned.catalog_version != version)
                 && !self.analytic.is_streaming()
             {
                 script.planned = None;
@@ -229,16 +229,16 @@ impl Session {
         let context = BindContext::simple(&params, &self.format, "PREPARE");
         let declared: Vec<PgType> =
             types.iter().map(|ty| bind_type(ty, &context).map(|(ty, _)| ty)).collect::<SqlResult<_>>()?;
-        let plan = self.planned(home, statement, &declared, None)?;
-        if plan.is_none() {
+        let Some(mut plan) = self.planned(home, statement, &declared, None)? else {
             return Err(SqlError::unsupported("PREPARE of a statement that is not a query or DML").into());
-        }
-        let size = self.size_with_plan(name, size, plan.as_deref())?;
+        };
+        self.share_plan(home, name, sql, &mut plan);
+        let size = self.size_with_plan(name, size, Some(&*plan))?;
         let prepared = Prepared {
             sql: StatementText::new(sql),
             statement: Some(Arc::new(statement.clone())),
             declared,
-            plan,
+            plan: Some(plan),
             at: self.statement_start,
             from_sql: true,
             size,
@@ -300,7 +300,7 @@ impl Session {
             return Err(changed_result().into());
         }
         let parameters = self.evaluate_arguments(home, &name, arguments, &planned.parameters)?;
-        self.keep_plan(&name, Arc::clone(&planned))?;
+        self.keep_plan(home, &name, Arc::clone(&planned))?;
         Ok(Called { statement, sql, planned, parameters })
     }
 

@@ -8,7 +8,9 @@ use storage::MemoryBudget;
 use tenant::{RedoSink, Tenant};
 
 use super::stand_in::{Answer, LoneHost};
-use super::{BackendRow, Executed, Home, Pause, Reach, Session, SessionHost, SessionStart, Underway};
+use super::{
+    BackendRow, Executed, Home, Pause, Reach, Session, SessionHost, SessionStart, SharedPlans, Underway,
+};
 
 /// A log that forgets its records.
 #[derive(Default)]
@@ -54,6 +56,9 @@ pub(crate) trait OwnAnswers: Send + Sync {
     fn keeps_much(&self) -> bool {
         false
     }
+    fn shared_plans(&self) -> Option<&SharedPlans> {
+        None
+    }
 }
 
 impl<T: OwnAnswers> SessionHost for T {
@@ -78,6 +83,9 @@ impl<T: OwnAnswers> SessionHost for T {
     }
     fn keeps_much(&self) -> bool {
         OwnAnswers::keeps_much(self)
+    }
+    fn shared_plans(&self) -> Option<&SharedPlans> {
+        OwnAnswers::shared_plans(self)
     }
     fn password_verifier(&self, password: &str) -> SqlResult<String> {
         self.lone().password_verifier(password)

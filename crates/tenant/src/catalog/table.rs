@@ -9,7 +9,7 @@ use super::Acl;
 use crate::row::RowLayout;
 
 /// A table of a tenant. Shared as `Arc<Table>` and never changed in place: DDL replaces it.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Table {
     pub oid: Oid,
     pub schema: Oid,
@@ -34,7 +34,7 @@ pub struct Table {
 }
 
 /// A column of a table.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Column {
     pub name: CompactString,
     pub ty: PgType,
@@ -58,7 +58,7 @@ pub enum Identity {
 }
 
 /// An index; the primary key and unique constraints are indexes too.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Index {
     pub oid: Oid,
     pub name: CompactString,

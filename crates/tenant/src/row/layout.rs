@@ -12,7 +12,7 @@ pub(super) enum Place {
     Variable { index: u16 },
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 struct Field {
     place: Place,
     /// Length of the fixed part of a row that ends with this column.
@@ -22,7 +22,7 @@ struct Field {
 }
 
 /// The places of a table's columns. Derived from the column types, dropped columns included.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct RowLayout {
     fields: Box<[Field]>,
 }

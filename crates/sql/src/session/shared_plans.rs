@@ -1,0 +1,295 @@
+//! Plans of prepared statements, each once in memory for all sessions, of whatever tenants, that have equal ones.
+//!
+//! Many tenants have one schema and one program, and so have their plans, the definitions of tables in them included. What a statement reads of its
+//! plan is then in the processor's caches whoever ran it last. Each session makes its plan as if there were no other, and gives it up for an equal one
+//! that is there: so nothing here has to know what a plan depends on. What differs from session to session (the catalog's version, who was let in, whether
+//! the tables have outgrown it) is beside it, in [`Planned`].
+//!
+//! The truth are the plans; here are texts, and by them weak references. Each session counts its plans in full, shared or not. The texts are nobody's.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustc_hash::FxHashMap;
+use tenant::catalog::{Catalog, Table};
+use types::{Datum, PgType};
+
+use super::prepared::Planned;
+use super::reply::Field;
+use super::{Home, Session};
+use crate::plan::BoundPlan;
+
+/// Bytes of a plan that is shared, by estimate: two are compared within a turn.
+const PLAN_SIZE_MAX: usize = 64 << 10;
+/// Bytes of its statement's text.
+const TEXT_LEN_MAX: usize = 4 << 10;
+/// Texts that are remembered.
+const TEXTS_MAX: usize = 1 << 10;
+/// After so many new plans the texts are forgotten whose plans are gone.
+const LOOK_AFTER: usize = 64;
+/// Columns of a table of such a plan, with indexes, constraints and privileges; and bytes of its defaults and conditions. Two are compared with the plan,
+/// and one that its tenant has changed or dropped stays for as long as somebody else's plan has it.
+const TABLE_PARTS_MAX: usize = 256;
+const TABLE_TEXTS_LEN_MAX: usize = 16 << 10;
+/// Different plans of one text: those of tenants whose tables are not quite the same, or have other numbers of rows.
+const VARIANTS_MAX: usize = 8;
+
+const _: () = assert!(TEXTS_MAX * TEXT_LEN_MAX <= 4 << 20);
+
+/// The plans that the sessions of a server have in common.
+#[derive(Default)]
+pub struct SharedPlans(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    by_text: FxHashMap<Box<str>, Vec<Shared>>,
+    /// Plans that came so far.
+    noted: usize,
+    /// So many texts are passed over before it is looked again which of the others are of use to nobody.
+    to_pass_over: usize,
+}
+
+/// A plan with what goes with it.
+#[derive(Clone)]
+struct Shared {
+    bound: Weak<BoundPlan>,
+    parameters: Weak<[PgType]>,
+    fields: Option<Weak<[Field]>>,
+}
+
+impl Shared {
+    fn of(planned: &Planned) -> Shared {
+        Shared {
+            bound: Arc::downgrade(&planned.bound),
+            parameters: Arc::downgrade(&planned.parameters),
+            fields: planned.fields.as_ref().map(Arc::downgrade),
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.bound.strong_count() > 0
+    }
+
+    /// Puts it in the place of an equal one; false where it is another one, or gone.
+    fn replace(&self, planned: &mut Planned) -> bool {
+        let Some(bound) = self.bound.upgrade().filter(|bound| *bound == planned.bound) else { return false };
+        planned.bound = bound;
+        if let Some(parameters) = self.parameters.upgrade() {
+            planned.parameters = parameters;
+        }
+        if let Some(fields) = self.fields.as_ref().and_then(Weak::upgrade) {
+            planned.fields = Some(fields);
+        }
+        true
+    }
+}
+
+impl Known {
+    fn note(&mut self, sql: &str, planned: &Planned) {
+        self.noted += 1;
+        if self.noted.is_multiple_of(LOOK_AFTER) {
+            self.by_text.retain(|_, plans| {
+                plans.retain(Shared::is_there);
+                !plans.is_empty()
+            });
+        }
+        if self.by_text.len() >= TEXTS_MAX && !self.by_text.contains_key(sql) {
+            self.make_room();
+            if self.by_text.len() >= TEXTS_MAX {
+                return;
+            }
+        }
+        let plans = self.by_text.entry(sql.into()).or_default();
+        plans.retain(Shared::is_there);
+        if plans.len() < VARIANTS_MAX {
+            plans.push(Shared::of(planned));
+        }
+    }
+
+    /// Forgets the texts of which nobody has a plan that somebody else has.
+    fn make_room(&mut self) {
+        if self.to_pass_over > 0 {
+            self.to_pass_over -= 1;
+            return;
+        }
+        self.by_text.retain(|_, plans| plans.iter().any(|plan| plan.bound.strong_count() > 1));
+        if self.by_text.len() > TEXTS_MAX / 2 {
+            self.to_pass_over = TEXTS_MAX;
+        }
+    }
+}
+
+impl SharedPlans {
+    /// Puts an equal plan of the same text in the place of this one, or has this one found by others.
+    fn share(&self, sql: &str, catalog: &Catalog, planned: &mut Planned) {
+        if sql.len() > TEXT_LEN_MAX || !may_be_shared(planned, catalog) {
+            return;
+        }
+        // Compared without the lock, which all workers have in common.
+        let known = self.known(|known| known.by_text.get(sql).cloned().unwrap_or_default());
+        if !known.iter().any(|plan| plan.replace(planned)) {
+            self.known(|known| known.note(sql, planned));
+        }
+    }
+
+    fn known<T>(&self, body: impl FnOnce(&mut Known) -> T) -> T {
+        body(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Whether plans that compare as equal are the same. `==` takes 0 and -0 of floating point for one: those that a statement, a default or a condition
+/// names are told by its text, which is compared too; those in a view's query, and those that rows have which are older than their column, are not.
+fn may_be_shared(planned: &Planned, catalog: &Catalog) -> bool {
+    let Some(plan) = planned.bound.point() else { return false };
+    // Else some of its parameters and columns were told elsewhere.
+    let is_bound_here = planned.is_described() && planned.parameters[..] == planned.bound.parameters[..];
+    let is_view = |oid| catalog.view(oid).is_some();
+    let mut tables = plan.tables.iter().filter_map(|(oid, _)| catalog.table(*oid));
+    let mut changed_beside = plan.cascades.iter().map(|cascade| &cascade.table);
+    is_bound_here
+        && !planned.bound.accesses.iter().any(|access| is_view(access.relation))
+        && planned.bound.size() <= PLAN_SIZE_MAX
+        && tables.all(|table| is_compared_well(table))
+        && changed_beside.all(|table| is_compared_well(table))
+}
+
+fn is_compared_well(table: &Table) -> bool {
+    let Table { columns, indexes, checks, foreign_keys, referenced_by, acl, .. } = table;
+    let mut missing = columns.iter().filter_map(|column| column.missing.as_deref());
+    let is_float = |value: &Datum| matches!(value, Datum::Float4(_) | Datum::Float8(_) | Datum::Array(_));
+    let defaults = columns.iter().filter_map(|column| column.default.as_deref());
+    let texts = defaults.chain(checks.iter().map(|check| &*check.expression)).map(str::len);
+    let parts = [columns.len(), indexes.len(), checks.len(), foreign_keys.len(), referenced_by.len()];
+    let parts = parts.iter().sum::<usize>() + acl.as_ref().map_or(0, |acl| acl.0.len());
+    !missing.any(is_float) && parts <= TABLE_PARTS_MAX && texts.sum::<usize>() <= TABLE_TEXTS_LEN_MAX
+}
+
+impl Session {
+    /// Has the plan of a statement with a name, which is run many times, be one with an equal one of others.
+    pub(super) fn share_plan(&self, home: &Home<'_>, name: &str, sql: &str, planned: &mut Arc<Planned>) {
+        if !name.is_empty()
+            && let Some(plans) = self.start.host.shared_plans()
+            && let Some(planned) = Arc::get_mut(planned)
+        {
+            plans.share(sql, self.peek_catalog(home), planned);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::sim::World;
+
+    use super::*;
+    use crate::session::Bind;
+    use crate::session::stand_in::{Answer, LoneHost};
+    use crate::session::testing::{Bench, OwnAnswers};
+
+    const BIND: Bind<'static> =
+        Bind { portal: "", statement: "", parameter_formats: &[], parameters: &[], result_formats: &[] };
+
+    struct Server {
+        lone: LoneHost,
+        plans: SharedPlans,
+    }
+
+    impl OwnAnswers for Server {
+        fn lone(&self) -> &LoneHost {
+            &self.lone
+        }
+        fn shared_plans(&self) -> Option<&SharedPlans> {
+            Some(&self.plans)
+        }
+    }
+
+    /// Two tenants of a server, with a session each.
+    fn tenants() -> [(Bench, Session); 2] {
+        let host = Arc::new(Server { lone: LoneHost(World::new(7).env()), plans: SharedPlans::default() });
+        std::array::from_fn(|_| {
+            let mut bench = Bench::new();
+            let session = bench.session_from(host.clone());
+            (bench, session)
+        })
+    }
+
+    fn prepare((bench, session): &mut (Bench, Session), name: &str, sql: &str) {
+        bench.turn(|home| session.parse(home, name, sql, &[], &mut Answer::default())).unwrap();
+    }
+
+    fn plan_of((_, session): &(Bench, Session), name: &str) -> Arc<BoundPlan> {
+        session.statements[name].plan.as_ref().expect("it is planned").bound.clone()
+    }
+
+    fn run((bench, session): &mut (Bench, Session), name: &str) -> Vec<String> {
+        let mut out = Answer::default();
+        let bind = Bind { statement: name, ..BIND };
+        bench.turn(|home| {
+            session.bind(home, bind, &mut out).unwrap();
+            session.execute(home, "", None, &mut out).unwrap();
+            session.sync(home, &mut out).unwrap();
+        });
+        out.lines()
+    }
+
+    /// Runs a script in both.
+    fn run_both(tenants: &mut [(Bench, Session); 2], sql: &str) {
+        for (bench, session) in tenants {
+            bench.run(session, sql);
+        }
+    }
+
+    #[test]
+    fn tenants_with_equal_tables_have_one_plan_and_each_its_own_rows() {
+        const SQL: &str = "SELECT v FROM t WHERE id = 1";
+        let mut both = tenants();
+        run_both(&mut both, "CREATE TABLE t (id int PRIMARY KEY, v text)");
+        both.iter_mut().for_each(|tenant| prepare(tenant, "s", SQL));
+        let [one, other] = &mut both;
+        assert!(Arc::ptr_eq(&plan_of(one, "s"), &plan_of(other, "s")));
+        one.0.run(&mut one.1, "INSERT INTO t VALUES (1, 'one')");
+        other.0.run(&mut other.1, "INSERT INTO t VALUES (1, 'other')");
+        assert_eq!((run(one, "s"), run(other, "s")), (vec!["one".into()], vec!["other".into()]));
+
+        // What one does to its table is no matter of the other's.
+        other.0.run(&mut other.1, "ALTER TABLE t ADD COLUMN w int");
+        assert_eq!((run(other, "s"), run(one, "s")), (vec!["other".into()], vec!["one".into()]));
+        assert!(!Arc::ptr_eq(&plan_of(one, "s"), &plan_of(other, "s")));
+        one.0.run(&mut one.1, "ALTER TABLE t ADD COLUMN w int");
+        assert_eq!(run(one, "s"), ["one"]);
+        assert!(Arc::ptr_eq(&plan_of(one, "s"), &plan_of(other, "s")), "it is planned anew, and equal again");
+        one.0.run(&mut one.1, "DROP TABLE t");
+        assert_eq!(run(other, "s"), ["other"]);
+    }
+
+    #[test]
+    fn what_only_looks_equal_is_not_shared() {
+        let mut both = tenants();
+        run_both(&mut both, "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
+        for ((bench, session), zero) in both.iter_mut().zip(["-0", "0"]) {
+            bench.run(session, &format!("ALTER TABLE t ADD COLUMN f float8 DEFAULT '{zero}'"));
+            bench.run(session, "ALTER TABLE t ALTER COLUMN f DROP DEFAULT");
+            bench.run(session, &format!("CREATE VIEW w AS SELECT '{zero}'::float8 AS f FROM t"));
+        }
+        for tenant in &mut both {
+            prepare(tenant, "older", "SELECT f FROM t");
+            prepare(tenant, "view", "SELECT f FROM w");
+            prepare(tenant, "", "SELECT id FROM t WHERE id = 1");
+        }
+        let [one, other] = &mut both;
+        for name in ["older", "view"] {
+            assert_eq!((run(one, name), run(other, name)), (vec!["-0".into()], vec!["0".into()]), "{name}");
+        }
+        let (one, other) = (plan_of(one, ""), plan_of(other, ""));
+        assert!(!Arc::ptr_eq(&one, &other), "one without a name is planned each time");
+    }
+
+    #[test]
+    fn texts_of_which_nobody_shares_a_plan_make_room() {
+        let [mut one, mut other] = tenants();
+        for n in 0..TEXTS_MAX + 10 {
+            prepare(&mut one, &format!("s{n}"), &format!("SELECT {n}"));
+        }
+        prepare(&mut other, "last", &format!("SELECT {}", TEXTS_MAX + 9));
+        let last = format!("s{}", TEXTS_MAX + 9);
+        assert!(Arc::ptr_eq(&plan_of(&one, &last), &plan_of(&other, "last")));
+    }
+}
