@@ -389,7 +389,7 @@ impl Session {
     ) -> Result<(), Pause> {
         let Some(ParsedStatement::Ast(statement)) = statement else { return Ok(()) };
         match super::script::parse_execute(statement) {
-            Some((name, _)) if self.statements.contains_key(&name) => self.plan_of(home, &name, true),
+            Some((name, _)) if self.statements.contains_key(&*name) => self.plan_of(home, &name, true),
             _ => Ok(()),
         }
     }
@@ -405,7 +405,7 @@ impl Session {
                     return super::explain::fields().into();
                 }
                 let name = super::script::parse_execute(statement).map(|(name, _)| name);
-                let prepared = name.and_then(|name| self.statements.get(&name));
+                let prepared = name.and_then(|name| self.statements.get(&*name));
                 let _ = home;
                 prepared.and_then(|prepared| prepared.fields().cloned()).unwrap_or_default()
             }
@@ -647,7 +647,7 @@ impl Session {
     fn executed_plan(&self, statement: &ParsedStatement) -> Option<&Arc<Planned>> {
         let ParsedStatement::Ast(statement) = statement else { return None };
         let (name, _) = super::script::parse_execute(statement)?;
-        self.statements.get(&name)?.running_plan()
+        self.statements.get(&*name)?.running_plan()
     }
 
     /// As [`Session::keep_in_statement`], of what the portal's EXECUTE runs.

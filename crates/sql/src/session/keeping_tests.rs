@@ -286,7 +286,7 @@ fn an_idle_session_gives_up_plans_that_it_seldom_uses_where_much_is_kept() {
     host.is_much.store(true, Ordering::Relaxed);
     let shed = left(&mut session, &host);
     assert!(shed < whole / 2, "{shed} of {whole}");
-    let is_shed = |session: &Session, n: usize| session.statements[&name(n)].is_shed;
+    let is_shed = |session: &Session, n: usize| session.statements[&*name(n)].is_shed;
     assert!(is_shed(&session, 235) && !is_shed(&session, 237));
     // What is used comes back, and stays while others are used little.
     for round in 0..2 {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use compact_str::CompactString;
 use smallvec::SmallVec;
 use sqlparser::ast;
 use tenant::Tenant;
@@ -395,8 +396,8 @@ impl Session {
     /// The named prepared statements, for `pg_prepared_statements`.
     fn prepared_rows(&self) -> Vec<PreparedRow> {
         let named = self.statements.iter().filter(|(name, _)| !name.is_empty());
-        let row = |(name, prepared): (&String, &Prepared)| PreparedRow {
-            name: name.clone(),
+        let row = |(name, prepared): (&CompactString, &Prepared)| PreparedRow {
+            name: name.to_string(),
             statement: prepared.sql.to_string(),
             prepared: prepared.at,
             parameters: prepared.parameters().to_vec(),

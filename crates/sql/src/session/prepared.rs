@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use base::limits::IDENTIFIER_LEN_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
+use compact_str::CompactString;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use sqlparser::ast;
@@ -96,7 +97,8 @@ impl Prepared {
 /// A session's prepared statements by name, and the estimated memory of those that have one, and of all.
 #[derive(Default)]
 pub(super) struct Statements {
-    by_name: FxHashMap<String, Prepared>,
+    /// Names are short: they lie beside what they name, and to find that is not to follow one more pointer.
+    by_name: FxHashMap<CompactString, Prepared>,
     kept: usize,
     kept_in_all: usize,
     uses: u64,
@@ -148,7 +150,7 @@ impl Statements {
     fn put(&mut self, name: &str, prepared: Prepared) {
         self.remove(name);
         self.count(name, prepared.size);
-        self.by_name.insert(name.to_owned(), prepared);
+        self.by_name.insert(name.into(), prepared);
     }
 
     fn count(&mut self, name: &str, size: usize) {
@@ -274,9 +276,9 @@ impl Statements {
 }
 
 impl Deref for Statements {
-    type Target = FxHashMap<String, Prepared>;
+    type Target = FxHashMap<CompactString, Prepared>;
 
-    fn deref(&self) -> &FxHashMap<String, Prepared> {
+    fn deref(&self) -> &FxHashMap<CompactString, Prepared> {
         &self.by_name
     }
 }

@@ -281,7 +281,7 @@ impl Session {
         (name, arguments): (String, &[ast::Expr]),
     ) -> Result<Called, Pause> {
         self.read_again(&name)?;
-        let prepared = &self.statements[&name];
+        let prepared = &self.statements[&*name];
         let (statement, types) = (prepared.statement.clone(), prepared.parameters().to_vec());
         let known = prepared.plan.clone();
         let before = prepared.fields().cloned();
