@@ -125,9 +125,9 @@ impl Socket {
         Socket { ops, recv: OpHandle::idle(), send: OpHandle::idle() }
     }
 
-    /// Appends what arrives next to `buf` and gives it back with the number of bytes, 0 at the end of the stream. At
-    /// least [`RECV_SPARE_MIN`] bytes of spare capacity are made when bytes are there, none while waiting if `buf` has
-    /// none: pass an empty `Vec` for an idle connection.
+    /// Appends what arrives next to `buf` and gives it back with the number of bytes, 0 at the end of the stream. Where `buf`
+    /// has less spare capacity than [`RECV_SPARE_MIN`] a ring receives up to so many bytes all the same, and makes room for
+    /// those that have come, none while waiting: pass an empty `Vec` for an idle connection.
     pub fn recv(&self, buf: Vec<u8>) -> RecvFuture<'_> {
         RecvFuture { socket: self, buf: Some(buf), submitted: false }
     }

@@ -102,6 +102,28 @@ fn idle_receives_share_the_rings_buffers_and_survive_their_exhaustion() {
 }
 
 #[test]
+fn a_ring_receives_all_that_has_come_whatever_room_there_is() {
+    on_both(|env| {
+        block_on(env, async {
+            let (near, far) = pair(env).await;
+            for kept in [0, 3] {
+                near.send(vec![7; 5000]).await.0.unwrap();
+                sleep(Nanos::from_millis(1)).await;
+                let mut buf = Vec::with_capacity(100);
+                buf.resize(kept, 1);
+                let (result, received) = far.recv(buf).await;
+                let len = result.unwrap();
+                assert!(received[..kept] == vec![1; kept] && received[kept..] == vec![7; len]);
+                if env.io_backend() == "io_uring" {
+                    assert_eq!(len, 5000);
+                }
+                recv_exactly(&far, 5000 - len).await;
+            }
+        });
+    });
+}
+
+#[test]
 fn dropped_receive_loses_no_byte() {
     on_both(|env| {
         block_on(env, async {

@@ -21,6 +21,9 @@ use crate::reactor::{Driver, Notify, Wait};
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 
+/// `IORING_RECVSEND_POLL_FIRST` (5.19): waits for bytes before it tries to receive.
+const POLL_FIRST: u16 = 1;
+
 /// `user_data` of requests whose completion means nothing.
 const IGNORED: u64 = 0;
 /// `user_data` of the read on the wake-up descriptor. No `Arc` lives at this address.
@@ -210,7 +213,6 @@ impl UringDriver {
     fn take_out(&mut self, id: u16, request: &mut Request, result: i32) {
         let buffers = self.buffers.as_mut().expect("the kernel names a buffer we provided");
         if let (Request::Recv { buf, .. }, Ok(len)) = (request, usize::try_from(result)) {
-            debug_assert_eq!(buf.len(), buf.capacity(), "else the receive had a buffer of its own");
             let before = buf.len();
             buf.extend_from_slice(buffers.bytes(id, len));
             buf.truncate(before);
@@ -269,13 +271,15 @@ fn entry_for(request: &mut Request, can_select: bool) -> squeue::Entry {
     match request {
         Request::None => unreachable!("an operation is started with a request"),
         Request::Recv { socket, buf, .. } => {
-            if buf.capacity() == buf.len() {
-                if can_select {
-                    return opcode::Recv::new(fd(socket.raw_fd()), std::ptr::null_mut(), 0)
-                        .buf_group(buffer_ring::GROUP)
-                        .build()
-                        .flags(squeue::Flags::BUFFER_SELECT);
-                }
+            let room = buf.capacity() - buf.len();
+            if can_select && room < RECV_SPARE_MIN {
+                // Else a buffer that is kept for short messages would take in many of them piece by piece.
+                let recv = opcode::Recv::new(fd(socket.raw_fd()), std::ptr::null_mut(), 0);
+                // Who has part of a message most likely finds the rest of it there.
+                let recv = if buf.is_empty() { recv.ioprio(POLL_FIRST) } else { recv };
+                return recv.buf_group(buffer_ring::GROUP).build().flags(squeue::Flags::BUFFER_SELECT);
+            }
+            if room == 0 {
                 buf.reserve(RECV_SPARE_MIN);
             }
             let spare = buf.spare_capacity_mut();
