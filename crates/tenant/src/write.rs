@@ -9,7 +9,7 @@ use crate::catalog::{Index, Table};
 use crate::interrupt::{Interrupt, Step};
 use crate::locks::{LockMode, LockTag, RowLock, WaitPolicy};
 use crate::row::keys::{Entry, Key, index_entry, index_entry_of_bytes, row_id_key, table_key};
-use crate::row::{decode_row, encode_row};
+use crate::row::{decode_row, encode_in_part, encode_row};
 use crate::view::{State, View};
 
 /// Which conflicts of an insert are told instead of failing.
@@ -234,6 +234,35 @@ impl View<'_> {
             self.check_referencing_later(table, &old, Some(row));
         }
         Ok(Updated::Row(new_key))
+    }
+
+    /// As [`View::update`] with new values for some columns alone, in none of which an index or a foreign key of the table has an interest.
+    ///
+    /// Errors as of `update`.
+    pub fn update_in_part(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        changed: &[(usize, &Datum)],
+    ) -> Step<Updated> {
+        if changed.iter().any(|(column, value)| value.is_null() && table.columns[*column].not_null) {
+            // The error shows the whole row.
+            let old = self.read(table.tree, key, State::Newest)?;
+            let old = old.map(|old| decode_row(table, &old)).transpose()?;
+            if let Some(mut row) = old {
+                changed.iter().for_each(|(column, value)| row[*column] = (*value).clone());
+                return self.update(table, key, &row);
+            }
+        }
+        let old = self.read(table.tree, key, State::Newest)?;
+        let Some(bytes) = old.map(|old| encode_in_part(table, &old, changed)) else {
+            self.require_unchanged(table.tree, key)?;
+            return Ok(Updated::Gone);
+        };
+        self.lock_written(table, key, RowLock::NoKeyUpdate)?;
+        self.txn.overlay.put(table.tree, Key::from_slice(key), bytes?.into_boxed_slice());
+        self.count_changes()?;
+        Ok(Updated::Row(Key::from_slice(key)))
     }
 
     /// Deletes the row with this key; false if there is none any more. Foreign keys are checked by

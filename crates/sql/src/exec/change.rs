@@ -2,13 +2,14 @@
 
 use base::{SqlError, SqlState};
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 use tenant::Updated;
 use tenant::catalog::Table;
 use types::{Datum, Row, row_memory};
 
 use super::insert::cast_row;
 use super::{Cx, ExecError, ExternalRows, Flow, Halt, Key, RowSink, Run};
-use crate::expr::eval_bool;
+use crate::expr::{BoundExpr, eval_bool};
 use crate::plan::{ChangeSource, CheckPlan, DeletePlan, Node, ReturningPlan, TargetColumn, UpdatePlan};
 
 /// A row to change and the level's row it was found with.
@@ -83,7 +84,13 @@ impl Run<'_, '_> {
             };
             let new = &target.row[..columns];
             self.check(&plan.table, &plan.checks, cx, new)?;
-            let updated = self.view.borrow_mut().update(&plan.table, &target.key, new)?;
+            let updated = if plan.in_part {
+                let of = |(column, _): &(usize, BoundExpr)| (*column, &target.row[*column]);
+                let changed: SmallVec<[(usize, &Datum); 4]> = plan.assignments.iter().map(of).collect();
+                self.view.borrow_mut().update_in_part(&plan.table, &target.key, &changed)?
+            } else {
+                self.view.borrow_mut().update(&plan.table, &target.key, new)?
+            };
             match updated {
                 Updated::Gone => continue,
                 Updated::Row(key) if key != target.key => {

@@ -431,6 +431,8 @@ pub struct UpdatePlan {
     pub checks: Vec<CheckPlan>,
     /// One target row may meet several rows of FROM; only the first counts.
     pub joined: bool,
+    /// The assigned columns alone are stored anew: nothing else has an interest in them. Then only those columns of the target are filled that something names.
+    pub in_part: bool,
     /// Over the level's row, the target's slots holding the new row.
     pub returning: Option<ReturningPlan>,
 }

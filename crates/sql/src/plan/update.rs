@@ -50,12 +50,37 @@ fn change(binder: &Binder<'_>, parts: &External<'_>, assignments: &[ast::Assignm
     let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
     let (table, width, joined) = (Arc::clone(&target.table), target.level.width, !parts.from.is_empty());
     let (key, slot_names) = (target.key, target.level.slot_names());
-    let (from, cost) = target.plan(binder, conditions)?;
+    let in_part = !joined && checks.is_empty() && concerns_its_row_alone(&table, &set);
+    let (from, cost) = match in_part {
+        true => target.plan_as_used(binder, conditions)?,
+        false => target.plan(binder, conditions)?,
+    };
     let id = binder.next_node();
     let source = ChangeSource::Node(from);
-    let plan =
-        UpdatePlan { id, table, key, width, slot_names, source, assignments: set, checks, joined, returning };
+    let plan = UpdatePlan {
+        id,
+        table,
+        key,
+        width,
+        slot_names,
+        source,
+        assignments: set,
+        checks,
+        joined,
+        in_part,
+        returning,
+    };
     Ok(Changed { statement: PointStatement::Update(Box::new(plan)), output, cost })
+}
+
+/// Whether new values in these columns are nothing to any index or foreign key.
+fn concerns_its_row_alone(table: &Table, set: &[(usize, BoundExpr)]) -> bool {
+    let is_set = |column: usize| set.iter().any(|(assigned, _)| *assigned == column);
+    table.foreign_keys.is_empty()
+        && table.referenced_by.is_empty()
+        // What dropped columns had is to go when their rows change.
+        && !table.columns.iter().any(|column| column.dropped)
+        && !table.indexes.iter().flat_map(|index| index.column_positions()).any(is_set)
 }
 
 fn clauses(update: &ast::Update) -> SqlResult<External<'_>> {
@@ -241,6 +266,7 @@ fn bind_external_update(
         assignments: set,
         checks,
         joined: false,
+        in_part: false,
         returning,
     };
     let plan = finish_external(&binder, Command::Update, PointStatement::Update(Box::new(plan)), output);
@@ -339,10 +365,15 @@ impl ChangedLevel {
     }
 
     /// The source of the rows to change, every column of the target filled.
-    pub(super) fn plan(mut self, binder: &Binder<'_>, conditions: Vec<BoundExpr>) -> SqlResult<(Node, f64)> {
+    pub(super) fn plan(self, binder: &Binder<'_>, conditions: Vec<BoundExpr>) -> SqlResult<(Node, f64)> {
         for slot in 0..self.table.columns.len() {
             self.level.mark_used(slot);
         }
+        self.plan_as_used(binder, conditions)
+    }
+
+    /// The source of the rows to change, with those columns of the target that something names.
+    fn plan_as_used(mut self, binder: &Binder<'_>, conditions: Vec<BoundExpr>) -> SqlResult<(Node, f64)> {
         let chosen = binder.plan_from(&mut self.level, self.trees, conditions, None)?;
         Ok((chosen.node, chosen.cost))
     }
@@ -386,5 +417,42 @@ fn wrap(
         accesses: binder.accesses(),
         read_only: false,
         kind: PlanKind::Point(Box::new(plan)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::SqlState;
+
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn what_is_not_assigned_stays_whether_or_not_it_is_asked_for() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        let table = "CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL, b text, c numeric, d text NOT NULL)";
+        bench.run(&mut session, table);
+        let rows = "INSERT INTO t VALUES (1, 10, 'one', 1.50, 'first'), (2, 20, NULL, NULL, 'second')";
+        bench.run(&mut session, rows);
+        let all = "SELECT id, a, coalesce(b, '-'), coalesce(c, 0), d FROM t ORDER BY id";
+        for (sql, lines) in [
+            ("UPDATE t SET a = a + 1 WHERE id = 1 RETURNING d, a", &["first|11"][..]),
+            (all, &["1|11|one|1.50|first", "2|20|-|0|second"][..]),
+            ("UPDATE t SET c = c * 2, b = d WHERE id = 1 RETURNING *", &["1|11|first|3.00|first"][..]),
+            ("UPDATE t SET b = 'x', c = 7, a = 0 WHERE b IS NULL RETURNING id", &["2"][..]),
+            ("UPDATE t SET b = NULL RETURNING 1", &["1", "1"][..]),
+            (all, &["1|11|-|3.00|first", "2|0|-|7|second"][..]),
+        ] {
+            assert_eq!(bench.run(&mut session, sql).lines(), lines, "{sql}");
+        }
+        let error = bench.fail(&mut session, "UPDATE t SET d = NULL, a = 5 WHERE id = 2");
+        assert_eq!(error.state(), SqlState::NOT_NULL_VIOLATION);
+        // Rows from before a column was added, and what an index wants.
+        bench.run(&mut session, "ALTER TABLE t ADD COLUMN e int DEFAULT 9");
+        bench.run(&mut session, "UPDATE t SET a = 1 WHERE id = 1");
+        assert_eq!(bench.run(&mut session, "SELECT e FROM t WHERE a = 1").lines(), ["9"]);
+        bench.run(&mut session, "CREATE INDEX ON t (a)");
+        bench.run(&mut session, "UPDATE t SET a = 77 WHERE id = 2");
+        assert_eq!(bench.run(&mut session, "SELECT d FROM t WHERE a = 77").lines(), ["second"]);
     }
 }

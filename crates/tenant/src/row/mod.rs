@@ -12,17 +12,20 @@
 //! stored with fewer columns than the table has is read with the same [`RowLayout`], and the columns it lacks have
 //! their `missing` value. All numbers are little-endian.
 
+mod in_part;
 pub mod keys;
 mod layout;
 mod stored;
 pub(crate) mod value;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use base::limits::ROW_LEN_MAX;
 use base::{SqlError, SqlResult, SqlState};
 use types::Datum;
 
+pub(crate) use in_part::encode_in_part;
 use layout::Place;
 pub use layout::RowLayout;
 pub use stored::{StoredRow, for_each_field, read_numeric, read_value};
@@ -71,14 +74,21 @@ pub fn encode_row(table: &Table, row: &[Datum], out: &mut Vec<u8>) -> SqlResult<
             }
         }
     }
+    finish_row(out, start, ends_at..data_at, &ends)
+}
+
+/// Writes the ends of the variable fields, for which there is room of two bytes each in `place`, into the row that begins at `start`.
+///
+/// Errors: 54000 where the row is longer than [`ROW_LEN_MAX`].
+fn finish_row(out: &mut Vec<u8>, start: usize, place: Range<usize>, ends: &[u32]) -> SqlResult<()> {
     if ends.last().is_none_or(|end| *end <= u32::from(u16::MAX)) {
-        for (i, end) in ends.iter().enumerate() {
-            out[ends_at + 2 * i..ends_at + 2 * i + 2].copy_from_slice(&(*end as u16).to_le_bytes());
+        for (room, end) in out[place].chunks_exact_mut(2).zip(ends) {
+            room.copy_from_slice(&(*end as u16).to_le_bytes());
         }
     } else {
         out[start + 1] |= (WIDE >> 8) as u8;
         let bytes: Vec<u8> = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
-        out.splice(ends_at..data_at, bytes);
+        out.splice(place, bytes);
     }
     let len = out.len() - start;
     if len as u64 > ROW_LEN_MAX.0 { Err(row_too_long(len)) } else { Ok(()) }

@@ -10,13 +10,13 @@ use crate::catalog::Table;
 /// The bytes of a row and where their parts begin. Borrows the row.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredRow<'a> {
-    table: &'a Table,
-    bytes: &'a [u8],
+    pub(super) table: &'a Table,
+    pub(super) bytes: &'a [u8],
     /// Columns the row has; its table may have got more since.
     stored: u16,
     wide: bool,
-    fixed_at: u32,
-    ends_at: u32,
+    pub(super) fixed_at: u32,
+    pub(super) ends_at: u32,
     data_at: u32,
 }
 
@@ -68,6 +68,11 @@ impl<'a> StoredRow<'a> {
             .ok_or_else(|| malformed(self.table))
     }
 
+    /// Whether it has all columns that its table has now, one at least.
+    pub(super) fn is_whole(&self) -> bool {
+        self.has(self.table.columns.len() - 1)
+    }
+
     /// Whether the row was stored with column `i`.
     #[inline]
     fn has(&self, i: usize) -> bool {
@@ -83,7 +88,7 @@ impl<'a> StoredRow<'a> {
 
     /// The bytes at `place`, of a column that the row has and that is not NULL; `None` where they end early.
     #[inline]
-    fn field(&self, place: Place) -> Option<&'a [u8]> {
+    pub(super) fn field(&self, place: Place) -> Option<&'a [u8]> {
         match place {
             Place::Fixed { offset, width } => {
                 let at = self.fixed_at as usize + usize::from(offset);
@@ -157,7 +162,7 @@ pub fn read_numeric(bytes: &[u8]) -> Option<types::Numeric> {
 }
 
 #[cold]
-fn malformed(table: &Table) -> SqlError {
+pub(super) fn malformed(table: &Table) -> SqlError {
     SqlError::new(
         SqlState::DATA_CORRUPTED,
         format!("a stored row of table \"{}\" cannot be read", table.name),

@@ -173,3 +173,39 @@ fn a_column_of_many_rows_is_what_each_row_says_of_it() {
     let error = for_each_field(&opened, 0, |_| None).unwrap_err();
     assert_eq!(error.state(), SqlState::DATA_CORRUPTED);
 }
+
+#[test]
+fn a_row_changed_in_part_is_as_one_put_together_anew() {
+    let types = [PgType::Int4, PgType::Text, PgType::Bool, PgType::Numeric, PgType::Int8, PgType::Varchar];
+    let table = table(&types);
+    let text = |len: usize| Datum::Text("x".repeat(len).into());
+    let numeric = |n: i64| Datum::Numeric(n.into());
+    let rows = [
+        vec![Datum::Int4(1), text(3), Datum::Bool(true), numeric(7), Datum::Int8(-1), text(0)],
+        vec![Datum::Null, Datum::Null, Datum::Null, Datum::Null, Datum::Null, Datum::Null],
+        vec![Datum::Int4(2), text(70_000), Datum::Null, numeric(-123_456), Datum::Int8(9), text(40)],
+        vec![Datum::Null, text(60_000), Datum::Bool(false), Datum::Null, Datum::Null, text(30_000)],
+    ];
+    for (old, new) in rows.iter().flat_map(|old| rows.iter().map(move |new| (old, new))) {
+        for mask in 1..1u32 << types.len() {
+            let is_changed = |(column, _): &(usize, &Datum)| mask & (1 << column) != 0;
+            let changed: Vec<(usize, &Datum)> = new.iter().enumerate().filter(is_changed).rev().collect();
+            let mut whole = old.clone();
+            changed.iter().for_each(|(column, datum)| whole[*column] = (*datum).clone());
+            let in_part = encode_in_part(&table, &encoded(&table, old), &changed).unwrap();
+            assert!(in_part == encoded(&table, &whole), "{mask:b}");
+        }
+    }
+}
+
+#[test]
+fn a_row_from_before_a_column_was_added_is_changed_in_part() {
+    let mut table = table(&[PgType::Int4, PgType::Text]);
+    let old = encoded(&table, &[Datum::Int4(1), Datum::Text("a".into())]);
+    table.columns.push(Column::new("added", PgType::Int2, TypeMod::NONE));
+    table.refresh_layout();
+    let in_part = encode_in_part(&table, &old, &[(0, &Datum::Int4(5))]).unwrap();
+    let whole = [Datum::Int4(5), Datum::Text("a".into()), Datum::Null];
+    assert_eq!(in_part, encoded(&table, &whole));
+    assert!(encode_in_part(&table, &old[..3], &[(0, &Datum::Int4(5))]).is_err());
+}
