@@ -17,6 +17,7 @@ mod cursor;
 mod edit;
 mod estimate;
 mod get_many;
+mod get_near;
 mod insert;
 mod leaf_run;
 mod node;
@@ -32,6 +33,7 @@ mod value;
 use base::PageNo;
 use storage::{PageFault, ReadPages};
 
+use node::Node;
 use prefetch::prefetch;
 
 pub use apply_sorted::{Applied, apply_sorted};
@@ -40,6 +42,7 @@ pub use clear::{Cleared, clear};
 pub use cursor::{Cursor, Entry, Seek};
 pub use estimate::estimate;
 pub use get_many::get_many;
+pub use get_near::{Found, get_near};
 pub use insert::{Put, insert_new, put};
 pub use leaf_run::LeafRun;
 pub use reach::{Reach, reach};
@@ -64,14 +67,19 @@ pub fn get<'p, P: ReadPages>(
     key: &[u8],
 ) -> Result<Option<Value<'p>>, PageFault> {
     let Some(root) = root.0 else { return Ok(None) };
-    let leaf = path::find_leaf(pages, root, key)?;
+    let (_, leaf) = path::find_leaf(pages, root, key)?;
     let Ok(slot) = leaf.search(key) else { return Ok(None) };
+    Ok(Some(value_ahead(leaf, slot)))
+}
+
+/// The value of a leaf's slot, asked for from memory: the caller is about to decode it, line after line.
+#[inline]
+fn value_ahead(leaf: Node<'_>, slot: usize) -> Value<'_> {
     let value = leaf.value(slot);
     if let Value::Inline(bytes) = value {
-        // The caller is about to decode it, line after line.
         prefetch(&bytes[..bytes.len().min(VALUE_PREFETCH_MAX)]);
     }
-    Ok(Some(value))
+    value
 }
 
 /// Whether the tree has an entry for `key`.

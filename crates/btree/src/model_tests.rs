@@ -13,7 +13,7 @@ use storage::{Beside, PageBytes, PageFault, ReadPages, WritePages};
 use crate::node::{Node, SLOT_LEN};
 use crate::{
     Applied, Cleared, Cursor, Put, Seek, TreeRoot, Value, apply_sorted, check, clear, get, get_many,
-    insert_new, put, remove,
+    get_near, insert_new, put, remove,
 };
 
 /// Pages of which some are not in memory.
@@ -522,4 +522,23 @@ fn long_value_is_named_before_it_is_read() {
     assert_eq!(value.len(), 100_000);
     test.put(b"k".to_vec(), vec![4; 10]);
     assert_eq!(test.pages.pages.len(), 1, "the chain is released");
+}
+
+#[test]
+fn an_entry_is_found_again_whatever_became_of_the_tree() {
+    let (mut pages, mut root, mut near) = (TestPages::default(), TreeRoot::default(), None);
+    let key = |n: u32| [&[7; 3][..], &n.to_be_bytes()].concat();
+    for round in 0..4u32 {
+        for n in (0..2000u32).map(|n| n * 7 % 2000) {
+            if (n + round).is_multiple_of(3) {
+                remove(&mut pages, root, &key(n)).unwrap();
+            } else {
+                put(&mut pages, &mut root, &key(n), &[round as u8; 40]).unwrap();
+            }
+            for asked in [n, n, n + 1, n + 2, n / 2] {
+                let found = get_near(&pages, root, &key(asked), &mut near).unwrap();
+                assert_eq!(found, get(&pages, root, &key(asked)).unwrap(), "{asked}");
+            }
+        }
+    }
 }

@@ -64,18 +64,19 @@ pub(crate) fn open_page(
     }
 }
 
-/// The leaf that holds `key` if the tree does.
+/// The leaf that holds `key` if the tree does, and its page.
 #[inline]
 pub(crate) fn find_leaf<'p, P: ReadPages>(
     pages: &'p P,
     root: PageNo,
     key: &[u8],
-) -> Result<Node<'p>, PageFault> {
-    let mut node = open(pages, root, root, None)?;
+) -> Result<(PageNo, Node<'p>), PageFault> {
+    let (mut no, mut node) = (root, open(pages, root, root, None)?);
     while !node.is_leaf() {
-        node = open(pages, node.child(node.child_index(key)), root, Some(node.level()))?;
+        no = node.child(node.child_index(key));
+        node = open(pages, no, root, Some(node.level()))?;
     }
-    Ok(node)
+    Ok((no, node))
 }
 
 /// The child at `index` of `parent`, for a scan that goes on with the children beside it in `direction`.

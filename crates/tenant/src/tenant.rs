@@ -504,6 +504,7 @@ impl Tenant {
             session: None,
             unasked: STEPS_UNASKED,
             unasked_of: STEPS_UNASKED,
+            near: None,
         }
     }
 

@@ -27,6 +27,8 @@ pub struct View<'a> {
     /// Steps left until the session is asked again, of so many.
     pub(crate) unasked: u32,
     pub(crate) unasked_of: u32,
+    /// What was read last of the pages that the transaction works on: what is locked or changed was mostly read just before.
+    pub(crate) near: Option<(TreeId, btree::Found)>,
 }
 
 /// The tenant, at the side of it that the transaction works on: the live pages, or its branch until this is dropped.
@@ -168,6 +170,7 @@ impl View<'_> {
             session: self.session,
             unasked: self.unasked,
             unasked_of: self.unasked_of,
+            near: self.near,
         }
     }
 
@@ -264,10 +267,20 @@ impl View<'_> {
                     None => Ok(None),
                 }
             }
-            _ => match btree::get(&self.tenant.pages, self.tenant.trees.root(tree), key)? {
-                Some(value) => Ok(Some(value.read(&self.tenant.pages)?)),
-                None => Ok(None),
-            },
+            _ => {
+                // A statement's own reads are mostly of other rows each time.
+                let mut near = match self.near {
+                    Some((of, found)) if of == tree && state == State::Newest => Some(found),
+                    _ => None,
+                };
+                let root = self.tenant.trees.root(tree);
+                let found = btree::get_near(&self.tenant.pages, root, key, &mut near)?;
+                self.near = near.map(|found| (tree, found));
+                match found {
+                    Some(value) => Ok(Some(value.read(&self.tenant.pages)?)),
+                    None => Ok(None),
+                }
+            }
         }
     }
 
