@@ -163,7 +163,8 @@ impl Overlay {
         self.bytes += key.len() + change.len();
         let changes = Arc::make_mut(self.changes.trees.entry(tree).or_default());
         let key_len = key.len();
-        let undo_key = if self.journaling { Some(key.clone()) } else { None };
+        // The bytes at once: a clone of a `Key` goes through them one by one.
+        let undo_key = self.journaling.then(|| Key::from_slice(&key));
         let previous = changes.insert(key, change);
         self.bytes -= previous.as_ref().map_or(0, |p| key_len + p.len());
         self.count += usize::from(previous.is_none());

@@ -100,7 +100,7 @@ impl View<'_> {
         }
         let mut bytes = Vec::with_capacity(128);
         encode_row(table, row, &mut bytes)?;
-        self.txn.overlay.put(table.tree, key.clone(), bytes.into_boxed_slice());
+        self.txn.overlay.put(table.tree, Key::from_slice(&key), bytes.into_boxed_slice());
         for (index, entry) in table.secondary_indexes().zip(entries) {
             self.txn.overlay.put(index.tree, entry.key, Box::from(&entry.value[..]));
         }
@@ -146,7 +146,7 @@ impl View<'_> {
             // It may be another one's that has not committed: whoever goes on to take it waits for that.
             return Ok(false);
         }
-        let tag = LockTag::Row(tree, key.clone());
+        let tag = LockTag::Row(tree, Key::from_slice(key));
         if self.tenant.locks.is_held_in(self.txn.session, &tag, RowLock::Key) {
             self.lock_key(tree, key)?;
         }
@@ -174,7 +174,18 @@ impl View<'_> {
             self.require_unchanged(table.tree, key)?;
             return Ok(Updated::Gone);
         };
-        let old = old.into_owned();
+        let old_len = old.len();
+        // What indexes and foreign keys have of it.
+        let is_wanted = table.secondary_indexes().next().is_some()
+            || !table.foreign_keys.is_empty()
+            || !table.referenced_by.is_empty();
+        let old = match is_wanted {
+            true => old.into_owned(),
+            false => {
+                drop(old);
+                Vec::new()
+            }
+        };
         self.require_not_null(table, row)?;
         let new_key = table_key(table, row)?.unwrap_or_else(|| Key::from_slice(key));
         let moved = new_key[..] != *key;
@@ -214,12 +225,12 @@ impl View<'_> {
                 self.touch(index.tree, &after.key)?;
             }
         }
-        let mut bytes = Vec::with_capacity(old.len() + 16);
+        let mut bytes = Vec::with_capacity(old_len + 16);
         encode_row(table, row, &mut bytes)?;
         if moved {
             self.txn.overlay.delete(table.tree, Key::from_slice(key));
         }
-        self.txn.overlay.put(table.tree, new_key.clone(), bytes.into_boxed_slice());
+        self.txn.overlay.put(table.tree, Key::from_slice(&new_key), bytes.into_boxed_slice());
         for (i, before, after) in changes {
             let tree = table.indexes[i].tree;
             if before.key != after.key {
@@ -310,7 +321,7 @@ impl View<'_> {
 
     /// Locks a key of a unique tree against anyone else who would insert or delete it.
     fn lock_key(&mut self, tree: TreeId, key: &Key) -> Step<()> {
-        let tag = LockTag::Row(tree, key.clone());
+        let tag = LockTag::Row(tree, Key::from_slice(key));
         self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::Key), WaitPolicy::Wait)?;
         Ok(())
     }
