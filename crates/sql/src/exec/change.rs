@@ -38,7 +38,7 @@ impl Run<'_, '_> {
         sink: &mut dyn RowSink,
     ) -> Halt<u64> {
         // New rows are all made before the first change, so that no expression sees one.
-        let mut targets: Vec<Target> = Vec::new();
+        let mut targets = smallvec::SmallVec::<[Target; 1]>::new();
         match &plan.source {
             ChangeSource::Node(from) => {
                 self.targets(from, plan.key, plan.width, plan.joined, cx, &mut |target| {
@@ -114,7 +114,7 @@ impl Run<'_, '_> {
         external: Option<ExternalRows<'_>>,
         sink: &mut dyn RowSink,
     ) -> Halt<u64> {
-        let mut targets: Vec<Target> = Vec::new();
+        let mut targets = smallvec::SmallVec::<[Target; 1]>::new();
         match &plan.source {
             ChangeSource::Node(from) => {
                 self.targets(from, plan.key, plan.width, plan.joined, cx, &mut |target| {
@@ -155,7 +155,7 @@ impl Run<'_, '_> {
     /// The target with its new values.
     fn assigned(&self, plan: &UpdatePlan, cx: &Cx<'_>, mut target: Target) -> Halt<Target> {
         let (ctx, mut bytes) = (cx.row(&target.row), 0);
-        let values: Row = plan
+        let values: smallvec::SmallVec<[Datum; 4]> = plan
             .assignments
             .iter()
             .map(|(_, value)| self.part(value, &ctx, &mut bytes))
@@ -203,6 +203,7 @@ impl Run<'_, '_> {
         take: &mut dyn FnMut(Target) -> Halt<()>,
     ) -> Halt<()> {
         let mut row = vec![Datum::Null; width];
+        let is_only = !joined && self.limits.slice.is_none() && from.finds_one_row();
         let mut met: FxHashSet<Key> = FxHashSet::default();
         self.node(from, cx, &mut row, &mut |row| {
             let key = self.remembered_key(place);
@@ -210,9 +211,11 @@ impl Run<'_, '_> {
                 return Ok(Flow::More);
             }
             // A lone scan fills every slot anew; a join goes on with the slots of its left side.
-            let row = match joined {
-                true => row.clone(),
-                false => std::mem::replace(row, vec![Datum::Null; width]),
+            let row = match (joined, is_only) {
+                (true, _) => row.clone(),
+                // Nobody fills its slots again.
+                (false, true) => std::mem::take(row),
+                (false, false) => std::mem::replace(row, vec![Datum::Null; width]),
             };
             self.note_changed(row_memory(&row) + key.len())?;
             take(Target { key, row })?;
@@ -341,4 +344,29 @@ impl Run<'_, '_> {
 fn changed_since() -> ExecError {
     SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn rows_found_by_their_whole_key_or_a_part_of_it_are_changed() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(&mut session, "CREATE TABLE t (a int, b int, v text, PRIMARY KEY (a, b))");
+        bench.run(&mut session, "INSERT INTO t SELECT g / 3, g % 3, 'v' || g FROM generate_series(0, 8) g");
+        let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+        let one = "UPDATE t SET v = v || '!' WHERE a = 1 AND b = 2 RETURNING a, b, v";
+        assert_eq!(lines(one), ["1|2|v5!"]);
+        let of_list = "UPDATE t SET v = v || '?' WHERE a = 1 AND b IN (0, 2) RETURNING v";
+        assert_eq!(lines(of_list), ["v3?", "v5!?"]);
+        let moved = "UPDATE t SET b = b + 10, v = upper(v) WHERE a = 2 RETURNING b, v";
+        assert_eq!(lines(moved), ["10|V6", "11|V7", "12|V8"]);
+        let joined = "UPDATE t SET v = u.v FROM t u WHERE t.a = 0 AND t.b = 0 AND u.a = 1 RETURNING t.b";
+        assert_eq!(lines(joined), ["0"]);
+        let gone = "DELETE FROM t WHERE a = 0 AND b = 1 RETURNING v";
+        assert_eq!(lines(gone), ["v1"]);
+        assert!(lines(gone).is_empty());
+    }
 }

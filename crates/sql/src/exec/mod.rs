@@ -265,7 +265,7 @@ struct Run<'a, 'v> {
     /// The one row of the scanned table to look at, while it is looked at again.
     only: RefCell<Option<Key>>,
     /// Keys of the current rows of the relations that are locked or changed.
-    keys: RefCell<Vec<Key>>,
+    keys: RefCell<SmallVec<[Key; 2]>>,
     /// Rows of uncorrelated subqueries and derived tables.
     kept: RefCell<FxHashMap<NodeId, Rc<Vec<Row>>>>,
     /// Of uncorrelated subqueries in whose rows values are looked for.
@@ -419,6 +419,7 @@ impl Run<'_, '_> {
     }
 
     fn remembered_key(&self, place: usize) -> Key {
-        self.keys.borrow().get(place).cloned().unwrap_or_default()
+        // The bytes at once: a clone of a `Key` goes through them one by one.
+        self.keys.borrow().get(place).map(|key| Key::from_slice(key)).unwrap_or_default()
     }
 }

@@ -565,6 +565,16 @@ impl Node {
         }
     }
 
+    /// Whether it looks for one row at most, by the whole of its primary key, where it does not run in slices.
+    pub(crate) fn finds_one_row(&self) -> bool {
+        let NodeKind::Scan(scan) = &self.kind else { return false };
+        let AccessPath::Index { index, parts, .. } = &scan.path else { return false };
+        let index = &scan.table.indexes[*index];
+        scan.table.is_primary(index)
+            && parts.len() == index.columns.len()
+            && parts.iter().all(KeyPart::is_one_value)
+    }
+
     /// Whether its rows are those of one range of keys of a table or an index, in their order.
     fn is_one_scan(&self) -> bool {
         let NodeKind::Scan(scan) = &self.kind else { return false };
