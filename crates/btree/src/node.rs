@@ -107,6 +107,32 @@ pub(crate) fn starts_with(key: &[u8], prefix: &[u8]) -> bool {
     }
 }
 
+/// How two byte strings compare. Rests of keys are a few bytes, for which a call to the library's comparison would be the greater part of the work.
+#[inline]
+fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
+    match (word_of(a), word_of(b)) {
+        // Zeros behind the shorter one: if the words are the same it is the beginning of the other.
+        (Some(x), Some(y)) => x.cmp(&y).then(a.len().cmp(&b.len())),
+        _ => a.cmp(b),
+    }
+}
+
+/// Up to eight bytes as a number that compares like them, padded with zeros; `None` for more.
+#[inline]
+fn word_of(bytes: &[u8]) -> Option<u64> {
+    let len = bytes.len();
+    let byte = |i: usize| u64::from(bytes[i]) << (56 - 8 * i);
+    let half =
+        |at: usize| u64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
+    match len {
+        0 => Some(0),
+        1..4 => Some(byte(0) | byte(len / 2) | byte(len - 1)),
+        // Two halves that may overlap cover all of it.
+        4..=8 => Some((half(0) << 32) | (half(len - 4) << (8 * (8 - len)))),
+        _ => None,
+    }
+}
+
 /// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
@@ -299,7 +325,7 @@ impl<'p> Node<'p> {
             // One rest is empty: the heap need not be touched.
             return slot.suffix_len.cmp(&suffix.len());
         }
-        self.rest(slot).cmp(rest_of(suffix))
+        compare_short(self.rest(slot), rest_of(suffix))
     }
 
     /// Whether key `i` is `key`.
@@ -310,7 +336,8 @@ impl<'p> Node<'p> {
         key.len() == prefix.len() + slot.suffix_len
             && starts_with(key, prefix)
             && slot.head == head_of(&key[prefix.len()..])
-            && (slot.suffix_len <= HEAD_LEN || self.rest(slot) == rest_of(&key[prefix.len()..]))
+            && (slot.suffix_len <= HEAD_LEN
+                || compare_short(self.rest(slot), rest_of(&key[prefix.len()..])).is_eq())
     }
 
     /// Where `key` is (`Ok`), or the slot it would take (`Err`).
@@ -357,7 +384,7 @@ impl<'p> Node<'p> {
     }
 
     /// Searches the slots from `low` on, of which some have the key's head.
-    #[cold]
+    #[inline(never)]
     fn search_ties(self, mut low: usize, head: u32, suffix: &[u8]) -> Result<usize, usize> {
         let mut high = self.count();
         while low < high {
@@ -411,5 +438,32 @@ impl<'p> Node<'p> {
             return Err("heap bytes do not add up");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_strings_compare_as_the_library_has_it() {
+        let mut strings = Vec::new();
+        for len in 0..11 {
+            // Each byte in turn is another one, so that any of them may decide.
+            for at in 0..=len {
+                for other in [0, 1, 0x7f, 0xff] {
+                    let mut bytes = vec![1; len];
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte = other;
+                    }
+                    strings.push(bytes);
+                }
+            }
+        }
+        for a in &strings {
+            for b in &strings {
+                assert_eq!(compare_short(a, b), a.cmp(b), "{a:?} {b:?}");
+            }
+        }
     }
 }
