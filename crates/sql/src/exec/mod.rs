@@ -331,9 +331,9 @@ impl Run<'_, '_> {
 
     /// Whether a query that may be sent elsewhere is to be, before it begins: with the values it has it would look at too many rows.
     fn is_for_elsewhere(&self, select: &SelectPlan, cx: &Cx<'_>) -> Halt<bool> {
-        let (Some(each), Some(scan)) = (self.plan.cost_of_leading_row, select.leading_scan()) else {
-            return Ok(false);
-        };
+        // Most plans have no such cost, and their scans are not looked for.
+        let Some(each) = self.plan.cost_of_leading_row else { return Ok(false) };
+        let Some(scan) = select.leading_scan() else { return Ok(false) };
         let max = POINT_ROWS_MAX / each;
         let may_leave = self.limits.rows_examined_max.is_some();
         Ok(may_leave && self.estimate(scan, &scan.path, cx, select.width, max)? > max)

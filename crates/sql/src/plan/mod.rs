@@ -129,13 +129,17 @@ impl Command {
 
     /// The command tag for `rows` rows.
     pub fn tag(self, rows: u64) -> CompactString {
-        let word = match self {
-            Command::Select => "SELECT ",
-            Command::Insert => "INSERT 0 ",
-            Command::Update => "UPDATE ",
-            Command::Delete => "DELETE ",
+        let of_one = match self {
+            Command::Select => "SELECT 1",
+            Command::Insert => "INSERT 0 1",
+            Command::Update => "UPDATE 1",
+            Command::Delete => "DELETE 1",
         };
-        let mut tag = CompactString::const_new(word);
+        // Most statements of transactions are of one row.
+        if rows == 1 {
+            return CompactString::const_new(of_one);
+        }
+        let mut tag = CompactString::const_new(&of_one[..of_one.len() - 1]);
         tag.push_str(&rows.to_compact_string());
         tag
     }

@@ -47,6 +47,9 @@ pub(super) enum Outcome {
 impl Outcome {
     /// As the command tag says it.
     pub(super) fn of_tag(tag: &str) -> Outcome {
+        if tag.ends_with(" 1") {
+            return Outcome::Rows(1);
+        }
         Outcome::Rows(tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()).unwrap_or(0))
     }
 }
@@ -188,6 +191,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Command;
 
     fn taken(cpu: u64, ios: u64) -> Taken {
         Taken { cpu: Nanos(cpu), ios }
@@ -255,6 +259,12 @@ mod tests {
             [("SELECT 5", 5), ("INSERT 0 7", 7), ("COPY 3", 3), ("BEGIN", 0), ("CREATE TABLE", 0)]
         {
             assert_eq!(Outcome::of_tag(tag), Outcome::Rows(rows), "{tag}");
+        }
+        for (command, word) in [(Command::Select, "SELECT"), (Command::Insert, "INSERT 0")] {
+            for rows in [0, 1, 2, 11, 101] {
+                assert_eq!(command.tag(rows), format!("{word} {rows}"));
+                assert_eq!(Outcome::of_tag(&command.tag(rows)), Outcome::Rows(rows));
+            }
         }
     }
 }
