@@ -11,8 +11,9 @@ use crate::executor;
 
 /// Ciphertext held back before it is sent.
 const TLS_PIECE_LEN: usize = 64 << 10;
-/// Longest piece that goes out unwatched: its buffer stays with the socket while the session is idle.
-const SEND_SOON_LEN_MAX: usize = 1 << 10;
+/// Longest piece that goes out unwatched: so much of what a client does not take is with its socket and not counted. The answers to a batch of some
+/// twenty statements take 5 KiB.
+const SEND_SOON_LEN_MAX: usize = 8 << 10;
 /// Capacity for ciphertext that a session keeps between two sends.
 const TLS_KEPT_CAPACITY_MAX: usize = 1 << 10;
 

@@ -84,6 +84,8 @@ pub(crate) struct OpState {
     ticket: Option<IoTicket>,
     /// Asked when it is about to start.
     pub(crate) condition: Option<Condition>,
+    /// It was started for nobody to wait for it.
+    unwatched: bool,
 }
 
 /// Whether an operation may start after all, asked once, on its reactor's thread. Must neither submit operations nor wait.
@@ -131,6 +133,7 @@ impl OpState {
         debug_assert_eq!(self.phase, Phase::Submitted);
         self.phase = Phase::Done;
         self.result = result;
+        self.let_go_of_long_buffer();
         completed.wakers.extend(self.waker.take());
         completed.tickets.extend(self.ticket.take());
     }
@@ -143,6 +146,17 @@ impl OpState {
         );
         self.phase = Phase::Done;
         self.result = result;
+        self.let_go_of_long_buffer();
+    }
+
+    /// What was sent and waited for by nobody keeps no long buffer until something is sent next.
+    fn let_go_of_long_buffer(&mut self) {
+        if self.unwatched
+            && let Request::Send { buf, .. } = &mut self.request
+            && buf.capacity() > UNWATCHED_KEPT_MAX
+        {
+            *buf = Vec::new();
+        }
     }
 }
 
@@ -157,6 +171,7 @@ impl Op {
             waker: None,
             ticket: None,
             condition: None,
+            unwatched: false,
         }))
     }
 
@@ -164,6 +179,9 @@ impl Op {
         self.0.lock().expect("no panic under an operation's lock")
     }
 }
+
+/// Capacity of its buffer that an unwatched send keeps when it has ended.
+const UNWATCHED_KEPT_MAX: usize = 1 << 10;
 
 /// Operations a thread keeps for reuse.
 const SPARE_OPS_MAX: usize = 256;
@@ -221,6 +239,7 @@ impl OpHandle {
             return false;
         }
         state.phase = Phase::Submitted;
+        state.unwatched = false;
         state.request = request();
         let completed = with_current(|inner| inner.driver.borrow_mut().submit(&self.0, &mut state));
         debug_assert_eq!(completed, state.phase == Phase::Done);
@@ -245,6 +264,7 @@ impl OpHandle {
         }
         state.phase = Phase::Submitted;
         state.request = request(before);
+        state.unwatched = true;
         state.waker = None;
         with_current(|inner| inner.driver.borrow_mut().submit(&self.0, &mut state));
         Some(Ok(()))

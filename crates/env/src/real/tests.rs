@@ -124,6 +124,25 @@ fn a_ring_receives_all_that_has_come_whatever_room_there_is() {
 }
 
 #[test]
+fn what_is_sent_unwatched_leaves_little_memory_behind() {
+    on_both(|env| {
+        block_on(env, async {
+            let (near, far) = pair(env).await;
+            for (len, kept_max) in [(6000, 0), (600, 1024)] {
+                assert!(near.send_soon(&mut vec![5; len]).unwrap());
+                near.sent().await;
+                assert_eq!(recv_exactly(&far, len).await, vec![5; len]);
+                let mut next = vec![6];
+                assert!(near.send_soon(&mut next).unwrap());
+                assert!(next.is_empty() && next.capacity() <= kept_max, "{}", next.capacity());
+                near.sent().await;
+                assert_eq!(recv_exactly(&far, 1).await, [6]);
+            }
+        });
+    });
+}
+
+#[test]
 fn dropped_receive_loses_no_byte() {
     on_both(|env| {
         block_on(env, async {
