@@ -40,7 +40,13 @@ fn bounds_of(bucket: u16) -> (u64, u64) {
 impl SparseHistogram {
     /// One more of this amount.
     pub fn record(&mut self, amount: u64) {
-        self.add(bucket_of(amount), 1);
+        self.record_many(amount, 1);
+    }
+
+    /// So many more of this amount, one at least.
+    pub fn record_many(&mut self, amount: u64, count: u64) {
+        debug_assert!(count > 0, "no bucket has a count of 0");
+        self.add(bucket_of(amount), count);
         self.max = self.max.max(amount);
     }
 
@@ -123,6 +129,13 @@ mod tests {
         assert_eq!(histogram.ranges().collect::<Vec<_>>(), [(0, 0, 2), (3, 3, 1), (15, 15, 1)]);
         assert_eq!((histogram.percentile(0.5), histogram.percentile(0.75), histogram.max()), (0, 3, 15));
         assert_eq!((of(&[]).percentile(0.99), of(&[]).count()), (0, 0));
+    }
+
+    #[test]
+    fn many_of_an_amount_are_as_that_many_times_one() {
+        let mut many = of(&[5]);
+        many.record_many(70, 3);
+        assert_eq!(many, of(&[5, 70, 70, 70]));
     }
 
     #[test]
