@@ -37,6 +37,8 @@ struct Faults {
     syncing_most: Arc<AtomicU64>,
     /// Whoever makes the file longer panics: a checkpoint does it in its own turn.
     panics: Arc<AtomicBool>,
+    /// How many did.
+    panicked: Arc<AtomicU64>,
 }
 
 impl Faults {
@@ -130,7 +132,9 @@ impl FileOps for FailingFile {
         self.file.set_len(len)
     }
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        assert!(!self.faults.panics.load(Ordering::SeqCst), "the test asked for a panic");
+        let panics = self.faults.panics.load(Ordering::SeqCst);
+        self.faults.panicked.fetch_add(u64::from(panics), Ordering::SeqCst);
+        assert!(!panics, "the test asked for a panic");
         self.file.allocate(offset, len)
     }
     fn len(&self) -> io::Result<u64> {
@@ -405,6 +409,38 @@ fn a_tenant_whose_checkpoint_panicked_is_reopened_and_has_checkpoints_again() {
     assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), count);
     let drops = || server.admin("rowhouse").query("DROP TENANT acme").error.is_none();
     support::eventually("the tenant goes", drops);
+}
+
+/// Each time its sessions end, and whoever comes next has all replayed that the log has of it.
+#[test]
+fn a_tenant_whose_checkpoints_all_panic_is_reopened_less_and_less_often() {
+    let (env, disk) = FailingDisk::env();
+    let (server, mut acme) = with_checkpoints(&env);
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
+    let insert = |id: i32| format!("INSERT INTO t VALUES ({id}, '{}')", "v".repeat(5000));
+    let states = [SqlState::INTERNAL_ERROR, SqlState::IO_ERROR, SqlState::CRASH_SHUTDOWN];
+    let attempt = |id: i32| match server.connect("acme", "acme", "pw") {
+        Ok(mut acme) => acme.query(&insert(id)).error,
+        Err(refused) => Some(refused),
+    };
+    disk.data.panics.store(true, Ordering::SeqCst);
+    let (begun, mut id) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(20) {
+        match attempt(id) {
+            None => id += 1,
+            Some(error) => assert!(states.contains(&error.state), "{}", error.message),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Without pauses there is one every other second.
+    let panicked = disk.data.panicked.load(Ordering::SeqCst);
+    assert!((2..=7).contains(&panicked), "{panicked} checkpoints");
+    assert!(id > 0, "one was taken before the first");
+    assert!(attempt(id).is_some(), "it fills the log");
+    disk.data.panics.store(false, Ordering::SeqCst);
+    until_written(&server, "acme", &insert(id), &states);
+    let count = one(&(id + 1).to_string());
+    assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), count);
 }
 
 #[test]

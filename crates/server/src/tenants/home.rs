@@ -141,6 +141,8 @@ struct State {
     redo: Redo,
     /// Why its data file takes no checkpoint: commits are refused with it until one succeeds.
     refusal: Option<SqlError>,
+    /// Because its data file was in doubt.
+    reopenings: checkpointing::Reopenings,
 }
 
 /// A read of one page that several may wait for.
@@ -217,6 +219,7 @@ impl Home {
             hurry: None,
             redo: Redo::OfEarlierStarts,
             refusal: None,
+            reopenings: checkpointing::Reopenings::default(),
         };
         Ok(Arc::new(Home {
             id,
@@ -632,7 +635,7 @@ impl Home {
         state.incarnation += 1;
         state.failure = None;
         state.redo = Redo::OfEarlierStarts;
-        state.refusal = None;
+        state.refusal = state.refusal.take().filter(|_| state.reopenings.are_many());
         state.checkpointed_at = now;
         self.last_used.store(now.0, Ordering::Relaxed);
         self.set_phase(state, OPEN);
@@ -841,17 +844,18 @@ impl Home {
     }
 
     /// Closes the tenant if its data file failed in a way that leaves in doubt what of it is durable, so that it is opened at the
-    /// root that is, with the redo after it. Does nothing while the file still fails.
+    /// root that is, with the redo after it. Does nothing while the file still fails, nor too soon after the last time.
     ///
     /// Sessions end with 57P02 at their next statement.
     pub(super) fn close_if_in_doubt(&self) {
         self.cell.with(|state| {
             let Some(tenant) = state.tenant.as_mut().filter(|_| !state.checkpointing) else { return };
-            if !tenant.is_file_in_doubt() {
+            if !tenant.is_file_in_doubt() || !state.reopenings.may_be(env::now()) {
                 return;
             }
             match tenant.make_root_durable() {
                 Ok(()) => {
+                    state.reopenings.add(env::now());
                     tracing::warn!(tenant = self.id.0, "the tenant is reopened from its root and its redo");
                     self.lose(state, Redo::Newest);
                 }

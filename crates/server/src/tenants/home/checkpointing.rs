@@ -3,13 +3,44 @@
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::task::{Poll, Waker};
 
-use base::{ByteCount, SqlError, SqlResult, SqlState};
+use base::{ByteCount, Nanos, SqlError, SqlResult, SqlState};
 use futures::FutureExt;
 use governor::AwaitedFor;
 use storage::Hurry;
 
 use super::Home;
 use crate::tenants::checkpoints::{Begun, Pace};
+
+/// From one reopening of a tenant to the next, if no checkpoint succeeds in between: each ends its sessions, and has up to all of the log replayed. Twice as long each
+/// time.
+const REOPENED_PAUSE: Nanos = Nanos::from_secs(2);
+const REOPENED_PAUSE_MAX: Nanos = Nanos::from_secs(60);
+
+/// How often a tenant was closed because its data file was in doubt, to be opened anew, since a checkpoint of it succeeded.
+#[derive(Default)]
+pub(super) struct Reopenings {
+    in_a_row: u32,
+    /// There is to be none before.
+    next_at: Nanos,
+}
+
+impl Reopenings {
+    pub(super) fn may_be(&self, now: Nanos) -> bool {
+        now >= self.next_at
+    }
+
+    /// Notes one more.
+    pub(super) fn add(&mut self, now: Nanos) {
+        let pause = Nanos(REOPENED_PAUSE.0 << self.in_a_row.min(5)).min(REOPENED_PAUSE_MAX);
+        self.next_at = now + pause;
+        self.in_a_row = self.in_a_row.saturating_add(1);
+    }
+
+    /// Whether the next checkpoint had better succeed before the tenant takes writes again: it would fill the log that it shares, some more after each.
+    pub(super) fn are_many(&self) -> bool {
+        self.in_a_row > 1
+    }
+}
 
 /// A checkpoint that is about to begin. Dropped, it has begun, or does not.
 pub(in crate::tenants) struct Beginning<'a>(&'a Home);
@@ -160,7 +191,9 @@ impl Home {
             let published =
                 state.tenant.as_mut().is_some_and(|tenant| tenant.finish_checkpoint(begun.checkpoint));
             state.checkpointed_at = begun.began;
-            if !published {
+            if published {
+                state.reopenings = Reopenings::default();
+            } else {
                 state.logged += begun.logged;
             }
             published
@@ -205,5 +238,25 @@ impl Home {
     /// Whether the opening that began a checkpoint still is the tenant's.
     pub(in crate::tenants) fn is_of_now(&self, begun: &Begun) -> bool {
         self.cell.with(|state| state.incarnation == begun.incarnation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_whose_checkpoints_all_fail_is_reopened_once_a_minute_at_last() {
+        let (mut reopenings, mut now, mut pauses) = (Reopenings::default(), Nanos::from_secs(100), Vec::new());
+        for times in 1..=8 {
+            assert!(reopenings.may_be(now) && reopenings.are_many() == (times > 2));
+            reopenings.add(now);
+            let begun = now;
+            while !reopenings.may_be(now) {
+                now += Nanos::from_secs(1);
+            }
+            pauses.push((now - begun).0 / 1_000_000_000);
+        }
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
     }
 }
