@@ -323,6 +323,11 @@ impl PageMap {
         self.shared.is_over_limit()
     }
 
+    /// The tenant's own limit; `None` for no limit.
+    pub fn own_limit(&self) -> Option<ByteCount> {
+        self.shared.metered.share().and_then(|share| share.max())
+    }
+
     /// Bytes of pages that are to leave because of the tenant's own limit.
     pub fn own_excess(&self) -> ByteCount {
         self.shared.own_excess()
@@ -337,7 +342,7 @@ impl PageMap {
     /// server's limit or its own, whichever is less. `None` without a budget.
     pub fn dirty_marks(&self) -> Option<(ByteCount, ByteCount)> {
         let budget = self.budget()?;
-        let max = self.shared.metered.share().and_then(|share| share.max()).map_or(u64::MAX, |max| max.0);
+        let max = self.own_limit().map_or(u64::MAX, |max| max.0);
         Some((budget.dirty_start().min(ByteCount(max / 4)), budget.dirty_max().min(ByteCount(max / 8 * 3))))
     }
 

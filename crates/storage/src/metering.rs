@@ -111,14 +111,22 @@ impl Metered {
 }
 
 impl PageMap {
+    /// Keeps to a tenant's limit of memory, and evicts by its promise, from now on; meters nothing before [`PageMap::set_memory_terms`].
+    ///
+    /// # Panics
+    /// If it keeps to another `share`.
+    pub fn limit_memory(&mut self, share: &Arc<MemoryShare>) {
+        let kept = self.shared.metered.share.get_or_init(|| Arc::clone(share));
+        assert!(Arc::ptr_eq(kept, share), "a map has one share");
+    }
+
     /// Keeps to a tenant's terms of memory, and meters its pages into `tally`, from now on; call it again when they change: the
     /// ghosts begin anew then. Takes some 20 ns for each page of the sample that the map has.
     ///
     /// # Panics
-    /// If it was called with another `share` before.
+    /// If it keeps to another `share`.
     pub fn set_memory_terms(&mut self, share: &Arc<MemoryShare>, tally: &Arc<MemoryTally>) {
-        let kept = self.shared.metered.share.get_or_init(|| Arc::clone(share));
-        assert!(Arc::ptr_eq(kept, share), "a map has one share");
+        self.limit_memory(share);
         if let Some(budget) = self.shared.budget() {
             budget.holds().set_promised(&self.shared.holds, share.promised());
         }

@@ -146,6 +146,11 @@ impl Tenant {
         self.pages.room_asker()
     }
 
+    /// Keeps to its limit of memory from now on, in a replay too: see [`storage::PageMap::limit_memory`].
+    pub fn limit_memory(&mut self, share: &Arc<MemoryShare>) {
+        self.pages.limit_memory(share);
+    }
+
     /// Keeps to its terms of memory, and has its pages metered, from now on: see [`storage::PageMap::set_memory_terms`].
     pub fn set_memory_terms(&mut self, share: &Arc<MemoryShare>, tally: &Arc<MemoryTally>) {
         self.pages.set_memory_terms(share, tally);

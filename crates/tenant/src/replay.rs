@@ -11,7 +11,7 @@ mod sorting;
 
 use std::sync::Arc;
 
-use base::TreeId;
+use base::{ByteCount, TreeId};
 use btree::{Applied, apply_sorted};
 use smallvec::SmallVec;
 use storage::redo::{RecordBatch, RedoIndex};
@@ -40,7 +40,11 @@ const BATCH_LEN_MIN: usize = 16 << 10;
 /// Memory that a byte of redo may make dirty: a change of 100 bytes a page of 8 KiB.
 const DIRTIED_BY_A_BYTE: u64 = 80;
 
-/// Bytes of changed pages that a tenant which is replayed keeps at most where memory has no room: there may be hundreds of such tenants.
+/// The part of a tenant's own limit that a batch may make dirty: with what it has to be written at it is less than the limit.
+const OWN_PART: u64 = 4;
+
+/// Bytes of changed pages that a tenant which is replayed keeps at most where memory has no room, and at least before it is written: there may be hundreds of
+/// such tenants, and a limit of its own that is less would have a root written after each batch.
 const UNWRITTEN_MAX: u64 = 4 << 20;
 /// The same as a part of all memory for pages.
 const UNWRITTEN_PART: u64 = 256;
@@ -50,6 +54,13 @@ fn batch_len(budget: Option<&MemoryBudget>, max: usize) -> usize {
     let Some(budget) = budget else { return max };
     let room = budget.limit().0.saturating_sub(budget.resident().0) / DIRTIED_BY_A_BYTE;
     room.clamp(BATCH_LEN_MIN as u64, max as u64) as usize
+}
+
+/// The same of the tenant's own limit, whatever it has in memory: of one that has more than that there never is any room.
+fn batch_len_max(own_limit: Option<ByteCount>) -> usize {
+    let Some(own_limit) = own_limit else { return BATCH_LEN_MAX };
+    let part = own_limit.0 / OWN_PART / DIRTIED_BY_A_BYTE;
+    part.clamp(BATCH_LEN_MIN as u64, BATCH_LEN_MAX as u64) as usize
 }
 
 /// What was replayed.
@@ -70,7 +81,7 @@ pub(crate) struct Replay {
 
 impl Tenant {
     /// Applies all records of `redo` that follow its root. For recovery: the tenant is owned across waits, and lets others run in between. Reading the
-    /// log blocks. Where the memory budget asks for it, what was replayed so far is written as a root: the records must be durable.
+    /// log blocks. Where the memory budget or the tenant's own limit asks for it, what was replayed so far is written as a root: the records must be durable.
     ///
     /// # Errors
     /// A missing commit, at once; a log or page that cannot be read; a record that does not follow. The tenant is of no use then.
@@ -78,8 +89,9 @@ impl Tenant {
         let mut replay = Replay::default();
         let mut records = redo.records_after(self.id, self.committed)?;
         let budget = self.pages.budget().cloned();
+        let len_max = batch_len_max(self.pages.own_limit());
         let mut is_whole = true;
-        while records.read_into(&mut replay.batch, batch_len(budget.as_deref(), BATCH_LEN_MAX))? {
+        while records.read_into(&mut replay.batch, batch_len(budget.as_deref(), len_max))? {
             self.replay_batch(&mut replay).await?;
             is_whole = replay.sorted.is_whole;
             if !is_whole {
@@ -178,15 +190,12 @@ impl Tenant {
             // What the file has goes first.
             self.shed();
         }
-        match self.memory_wait() {
-            Some(WriterWait::Checkpoint) => true,
-            Some(WriterWait::Room) if self.file.is_some() => {
-                let dirty = self.pages.dirty_bytes().0;
-                let max = |limit: u64| (limit / UNWRITTEN_PART).min(UNWRITTEN_MAX);
-                self.pages.budget().is_some_and(|budget| dirty >= max(budget.limit().0))
-            }
-            _ => false,
+        if self.memory_wait().is_none() || self.file.is_none() {
+            return false;
         }
+        let dirty = self.pages.dirty_bytes().0;
+        let max = |limit: u64| (limit / UNWRITTEN_PART).min(UNWRITTEN_MAX);
+        self.pages.budget().is_some_and(|budget| dirty >= max(budget.limit().0))
     }
 
     async fn write_root(&mut self) -> Result<(), OpenError> {

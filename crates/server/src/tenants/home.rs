@@ -733,6 +733,7 @@ impl Home {
                 tenant
             }
         };
+        tenant.limit_memory(self.memory_share());
         if let Some(damage) = tenant.mended() {
             tracing::error!(tenant = self.id.0, %damage, "the free set of a data file was damaged and is made anew");
         }

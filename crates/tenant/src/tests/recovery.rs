@@ -371,6 +371,49 @@ async fn replay_watched(
     (ended.await, most)
 }
 
+/// Nobody evicts its pages before it is open, and it is to have no more then than while it was.
+#[test]
+fn a_replay_keeps_within_the_tenants_own_limit_of_memory() {
+    const MAX: base::ByteCount = base::ByteCount::from_mib(1);
+    let world = World::new(17);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        let mut server = open(&env).await;
+        let columns = [("id", PgType::Int4), ("v", PgType::Text)];
+        let t = server.auto(|view| create(&mut view.ddl()?, "t", &columns, 1)).await.unwrap();
+        let row = |id: i32| vec![int(id), text(&"x".repeat(1000))];
+        for id in 0..4000 {
+            let insert = |view: &mut View<'_>| {
+                let table = view.table(t)?;
+                view.insert(&table, &row(id))
+            };
+            server.auto(insert).await.unwrap();
+        }
+        while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+        let committed = server.tenant.committed();
+        drop(server);
+
+        let (logs, index) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+        let budget = MemoryBudget::new(base::ByteCount::from_mib(64), 0, 1);
+        let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
+        tenant.charge_to(&budget);
+        let share = std::sync::Arc::<governor::MemoryShare>::default();
+        share.set_max(Some(MAX));
+        tenant.limit_memory(&share);
+        let (ended, most) = replay_watched(&mut tenant, &index, &budget, u64::MAX).await;
+        assert!(ended && tenant.committed() == committed);
+        assert!(most.0 < 2 * MAX.0, "{most} of {MAX} in memory");
+        let (log, flusher) = logs.writer();
+        assert!(Server { tenant, log, flusher }.checkpoint().await);
+        drop(logs);
+        let mut server = open(&env).await;
+        let rows = server.auto(|view| all_rows(view, t)).await.unwrap();
+        assert_eq!(rows, (0..4000).map(row).collect::<Vec<_>>());
+    });
+}
+
 /// What a record changes can be no root before it is whole. It is replayed beside the pages of the commit before, and leaves memory with checkpoints of those.
 #[test]
 fn a_commit_larger_than_the_memory_is_replayed_within_it_and_may_be_cut_off() {
