@@ -57,6 +57,8 @@ pub(crate) struct Branch {
     owner: TxnId,
     /// Of a replay: the last commit that the live pages have.
     replayed_from: Option<CommitNo>,
+    /// The replay stays in it from record to record, to its end.
+    is_kept: bool,
     /// Of the state that is not current.
     other: Side,
     /// What others changed since and the branch does not have yet.
@@ -163,6 +165,7 @@ impl Tenant {
         self.branch = Some(Box::new(Branch {
             owner,
             replayed_from,
+            is_kept: false,
             other: Side {
                 trees: self.trees.clone(),
                 garbage: self.garbage.clone(),
@@ -185,6 +188,17 @@ impl Tenant {
     pub(crate) fn begin_replay_branch(&mut self) {
         self.fork(NOBODY, Some(self.committed));
         self.turn(true);
+    }
+
+    /// As [`Tenant::begin_replay_branch`] for all of a replay, until [`Tenant::leave_replay_branch`]: each root that is written meanwhile is of the tenant as it is now.
+    pub(crate) fn keep_replay_branch(&mut self) {
+        self.begin_replay_branch();
+        self.branch.as_mut().expect("it was begun").is_kept = true;
+    }
+
+    /// Whether all of a replay goes on in a branch.
+    pub(crate) fn keeps_replay_branch(&self) -> bool {
+        self.branch.as_ref().is_some_and(|branch| branch.is_kept)
     }
 
     /// The last commit that the live pages have, while a replay goes on in a branch.

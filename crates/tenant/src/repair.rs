@@ -1,8 +1,10 @@
 //! Getting a tenant back whose indexes are damaged: they are dropped without reading them, the redo log is replayed around
 //! them, and their pages are given back.
 //!
-//! Works on the data file of a tenant that no server has open and ends with a new root; until that is durable, the file
-//! is what it was. Rows are in the tables' own trees, so dropping an index loses none; what cannot be dropped (a table,
+//! Works on the data file of a tenant that no server has open and ends with a new root; until that is durable, the tenant
+//! is what it was. All is replayed in a branch: what memory has no room for is written meanwhile, with roots of the tenant as it was.
+//!
+//! Rows are in the tables' own trees, so dropping an index loses none; what cannot be dropped (a table,
 //! the catalog, the map of pages) comes back from a backup only. A page is given back when no tree that is whole owns it,
 //! which is known only if all trees that stay are whole; else those are given back that the dropped tree's whole pages
 //! lead to.
@@ -11,11 +13,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, TreeId};
+use base::{ByteCount, CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, TreeId};
 use env::Env;
+use governor::MemoryShare;
 use rustc_hash::FxHashSet;
 use storage::redo::{RedoError, RedoIndex};
-use storage::{FileError, PageFault, WritePages};
+use storage::{FileError, MemoryBudget, PageFault, WritePages};
 
 use crate::catalog::{Catalog, Index, Table};
 use crate::ddl::Behavior;
@@ -26,6 +29,9 @@ use crate::redo_sink::RedoSink;
 use crate::tenant::{OpenError, Tenant};
 use crate::trees::TreeState;
 use crate::txn::Isolation;
+
+/// Bytes of pages in memory while the log is replayed, but for what a batch of its records changes.
+const REPLAY_MEMORY: ByteCount = ByteCount::from_mib(if cfg!(test) { 1 } else { 1024 });
 
 /// What a repair did.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +113,7 @@ impl RedoSink for NoLog {
 
 /// Drops `indexes` (`schema.index`, spelled exactly) of the tenant in the data file at `path`, gives back pages that no
 /// tree owns, and writes a new root that also holds all of `redo`. Blocks. After `Ok` it survives power loss; after `Err`
-/// nothing has changed, but for [`RepairError::InDoubt`].
+/// the tenant is as it was, but for [`RepairError::InDoubt`].
 ///
 /// An index that enforces a unique constraint takes the constraint with it. Foreign keys that need it are an error, or go
 /// too with [`Behavior::Cascade`].
@@ -119,19 +125,33 @@ pub fn repair(
     indexes: &[String],
     behavior: Behavior,
 ) -> Result<Repaired, RepairError> {
-    env::block_on(env, Box::pin(repair_file(env, path, id, redo, indexes, behavior)))
+    let budget = no_limit();
+    env::block_on(env, Box::pin(repair_file(env, path, id, redo, indexes, behavior, &budget)))
 }
 
-async fn repair_file(
+/// A budget that counts: nobody is there to make room for who would wait for some, so what a replay keeps to is the tenant's own limit.
+pub(crate) fn no_limit() -> Arc<MemoryBudget> {
+    MemoryBudget::new(ByteCount(1 << 60), 0, 1)
+}
+
+/// As [`repair`]; its pages are charged to `budget`, which has no limit.
+pub(crate) async fn repair_file(
     env: &Env,
     path: &Path,
     id: TenantId,
     redo: &RedoIndex,
     indexes: &[String],
     behavior: Behavior,
+    budget: &Arc<MemoryBudget>,
 ) -> Result<Repaired, RepairError> {
     let mut tenant = Tenant::open_root(env, path, id).await?;
+    let share = Arc::<MemoryShare>::default();
+    share.set_max(Some(REPLAY_MEMORY));
+    tenant.charge_to(budget);
+    tenant.set_memory_terms(&share, &Arc::default());
     tenant.collect_orphans();
+    // Without the changes of an index that is given up, which the catalog has until the end, it may be no root.
+    tenant.keep_replay_branch();
     let mut gone: Vec<TreeState> = Vec::new();
     for name in indexes {
         // An index made since the root is in no page yet.
@@ -142,6 +162,8 @@ async fn repair_file(
         }
     }
     tenant.replay(redo).await?;
+    tenant.leave_replay_branch().await;
+    share.set_max(None);
     let mut repaired = Repaired::default();
     for name in indexes {
         let (table, index) = find(&tenant.catalog, name)?;

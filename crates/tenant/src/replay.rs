@@ -94,7 +94,7 @@ impl Tenant {
         while records.read_into(&mut replay.batch, batch_len(budget.as_deref(), len_max))? {
             self.replay_batch(&mut replay).await?;
             is_whole = replay.sorted.is_whole;
-            if !is_whole {
+            if !is_whole || self.keeps_replay_branch() {
                 self.relieve().await?;
             } else if self.has_to_write() {
                 self.write_root().await?;
@@ -147,19 +147,24 @@ impl Tenant {
         }
         self.apply(batch.bytes(), sorted, done).await?;
         self.space.note_logged(sorter.consume(batch));
-        if sorted.is_whole && self.replayed_from().is_some() {
-            self.end_replay_branch();
-            // Until then each page is copied before it is changed.
-            if let Some(mut settling) = self.begin_settling() {
-                settling.run().await;
-                self.finish_settling(settling);
-            }
-            // Else what the next records replace would stay, since it keeps what was written to the branch and to no root.
-            while self.pages.reclaim_discarded() {
-                yield_now().await;
-            }
+        if sorted.is_whole && self.replayed_from().is_some() && !self.keeps_replay_branch() {
+            self.leave_replay_branch().await;
         }
         Ok(())
+    }
+
+    /// Puts what was replayed in a branch in the place of the live pages, and lets go of these.
+    pub(crate) async fn leave_replay_branch(&mut self) {
+        self.end_replay_branch();
+        // Until then each page is copied before it is changed.
+        if let Some(mut settling) = self.begin_settling() {
+            settling.run().await;
+            self.finish_settling(settling);
+        }
+        // Else what the next records replace would stay, since it keeps what was written to the branch and to no root.
+        while self.pages.reclaim_discarded() {
+            yield_now().await;
+        }
     }
 
     /// In the midst of a commit, where memory asks for a checkpoint: makes one of the commit before, which the live pages are still of. It writes what the
@@ -176,10 +181,15 @@ impl Tenant {
             return Err(OpenError::Redo { tenant, commit, what: "it changes more than memory has room for" });
         };
         let newest = std::mem::replace(&mut self.committed, live);
+        // Else the root would have those of later commits.
+        let sequences = self.keeps_replay_branch().then(|| std::mem::take(&mut self.sequences));
         self.turn(false);
         let written = self.write_root().await;
         self.turn(true);
         self.committed = newest;
+        if let Some(sequences) = sequences {
+            self.sequences = sequences;
+        }
         written
     }
 

@@ -12,7 +12,7 @@ use super::recovery::{DATA, Server, fill, open, put};
 use super::*;
 use crate::catalog::{Deferral, MatchType, ReferentialAction};
 use crate::ddl::{Behavior, NewForeignKey, RowsNow};
-use crate::repair::{RepairError, repair};
+use crate::repair::{RepairError, no_limit, repair, repair_file};
 use crate::verify::verify;
 
 const INDEX: &str = "public.t_v_idx";
@@ -289,4 +289,81 @@ fn a_repair_that_fails_says_whether_it_changed_anything() {
         restore(&env, &before);
     }
     assert!(unchanged > 2 && in_doubt == 2, "{unchanged} {in_doubt}: one for each superblock");
+}
+
+/// Roots that are written meanwhile are of the tenant as it was, with its index.
+#[test]
+fn a_repair_replays_more_than_memory_has_room_for_and_may_be_cut_off() {
+    let world = World::new(13);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    let row = |id: i32| vec![int(id), text(&format!("{id:06}")), text(&"x".repeat(1000))];
+    let before = block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        let mut server = open(&env).await;
+        let columns = [("id", PgType::Int4), ("v", PgType::Text), ("w", PgType::Text)];
+        let made = server.auto(|view| {
+            let mut ddl = view.ddl()?;
+            let t = create(&mut ddl, "t", &columns, 1)?;
+            let columns = vec![crate::catalog::IndexColumn::ascending(1)];
+            let index =
+                crate::ddl::NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+            ddl.create_index(t, index)?;
+            Ok(t)
+        });
+        let t = made.await.unwrap();
+        let mut before = server.tenant.committed();
+        for id in (0..24_000).step_by(8) {
+            if id == 96 {
+                assert!(server.checkpoint().await);
+                before = server.tenant.committed();
+            }
+            let insert = |view: &mut View<'_>| {
+                let table = view.table(t)?;
+                (id..id + 8).try_for_each(|id| view.insert(&table, &row(id)).map(drop))
+            };
+            server.auto(insert).await.unwrap();
+        }
+        flush(&mut server).await;
+        before
+    });
+    let redo = recover(&env, &["/log".into()]).unwrap();
+    let names = [INDEX.to_owned()];
+    let check = || {
+        let (file, trees) = verify(&env, Path::new(DATA), TENANT, &mut |_, _| {}).unwrap();
+        assert!(file.is_clean() && trees.defects.is_empty(), "{file:?} {trees:?}");
+        (file, [trees.rows, trees.index_entries])
+    };
+    let first = check().0.generation;
+    let (mut cut_off, mut polls_max) = (0, 16);
+    loop {
+        let budget = no_limit();
+        let repaired = block_on(&env, async {
+            let repair =
+                repair_file(&env, Path::new(DATA), TENANT, &redo, &names, Behavior::Restrict, &budget);
+            let (mut repair, mut polls, mut most) = (Box::pin(repair), 0, ByteCount(0));
+            let repaired = std::future::poll_fn(|cx| {
+                polls += 1;
+                let polled = repair.as_mut().poll(cx).map(|outcome| Some(outcome.unwrap()));
+                most = most.max(budget.resident());
+                if polled.is_pending() && polls == polls_max { Poll::Ready(None) } else { polled }
+            })
+            .await;
+            // A batch is 4 MiB of records, of 25.
+            assert!(most < ByteCount::from_mib(16), "{most} in memory");
+            drop(repair);
+            // What was being written then is.
+            env::sleep(base::Nanos::from_secs(1)).await;
+            repaired
+        });
+        let (file, counts) = check();
+        if let Some(report) = repaired {
+            assert_eq!((report.defects, counts, file.root.commit), (Vec::new(), [24_000, 0], report.commit));
+            break;
+        }
+        assert_eq!((counts, file.root.commit), ([96, 96], before), "after {polls_max} polls");
+        cut_off += u32::from(file.generation > first);
+        polls_max *= 2;
+    }
+    assert!(cut_off > 0, "it ended before it had written a root");
 }
