@@ -5,11 +5,13 @@
 //! and those go on side by side: what a tenant may read, write and compute a second holds up its own.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
 use base::{ByteCount, Nanos, TenantId, WorkerId};
 use env::Env;
 use futures::channel::oneshot;
+use rustc_hash::FxHashMap;
 use storage::redo::{LogDir, RedoError, RedoIndex};
 
 use super::Home;
@@ -31,12 +33,17 @@ const RECLAIM_TIME: Nanos = Nanos::from_secs(5);
 /// Pages given back at which a checkpoint is due, 2 GiB: they can be used again, and are a list of some 36 bytes each that is nobody's.
 const GIVEN_BACK_MAX: u64 = 1 << 18;
 
+/// For how long what a tenant dropped is not given back after a look at it has panicked: that closes the tenant, and may be so each time.
+const PANICKED_PAUSE: Nanos = Nanos::from_secs(60);
+
 /// Readings of logs that are being written before what looks like damage is taken for it.
 const READS_OF_LOGS: usize = 5;
 
 /// Looks after the tenants of worker `index` until the worker stops.
 pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
     let mut tended = SideBySide::default();
+    // Those at which a look has panicked, and until when they are left alone.
+    let mut given_up: FxHashMap<TenantId, Nanos> = FxHashMap::default();
     loop {
         env::sleep(TICK).await;
         for home in shared.workers[index].open_homes() {
@@ -50,22 +57,32 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
             }
             // A long call is not run to its end for this: a task of the tenant's own looks when it has ended.
             let is_later = home.is_in_a_call();
-            if !is_later {
-                home.look_at_space();
-            }
-            if tended.has(home.id()) || !is_later && !needs_tending(&shared, &home, env::now()) {
-                continue;
+            let (is_tended, now) = (tended.has(home.id()), env::now());
+            let gives_back = given_up.get(&home.id()).is_none_or(|until| now >= *until);
+            let look = || {
+                if !is_later {
+                    home.look_at_space();
+                }
+                !is_tended && (is_later || needs_tending(&shared, &home, gives_back, now))
+            };
+            match alone(home.id(), look) {
+                Some(true) => {}
+                Some(false) => continue,
+                None => {
+                    given_up.insert(home.id(), now + PANICKED_PAUSE);
+                    continue;
+                }
             }
             let begin = || {
                 let (tended, shared) = (home.clone(), shared.clone());
                 home.spawn(async move {
                     if is_later {
                         tended.look_at_space();
-                        if !needs_tending(&shared, &tended, env::now()) {
+                        if !needs_tending(&shared, &tended, gives_back, env::now()) {
                             return;
                         }
                     }
-                    tend(&shared, &tended).await;
+                    tend(&shared, &tended, gives_back).await;
                 })
             };
             tended.begin(home.id(), begin).await;
@@ -73,9 +90,19 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
     }
 }
 
+/// What `look` says of a tenant; `None` if it panics, which is that tenant's alone: it would end the looks at all others of the worker.
+fn alone<T>(tenant: TenantId, look: impl FnOnce() -> T) -> Option<T> {
+    let looked = catch_unwind(AssertUnwindSafe(look)).inspect_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        tracing::error!(tenant = tenant.0, panic = text.unwrap_or("?"), "looking after a tenant panicked");
+    });
+    looked.ok()
+}
+
 /// Looks at a tenant in this turn of its home; true if something takes more than that.
-fn needs_tending(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
-    home.reclaim_some()
+fn needs_tending(shared: &Shared, home: &Arc<Home>, gives_back: bool, now: Nanos) -> bool {
+    gives_back && home.reclaim_some()
         || home.has_to_settle()
         || needs_checkpoint(shared, home, now)
         || may_be_closed(shared, home, now)
@@ -97,9 +124,9 @@ fn may_be_closed(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
 }
 
 /// As a task of the tenant.
-async fn tend(shared: &Shared, home: &Arc<Home>) {
+async fn tend(shared: &Shared, home: &Arc<Home>, gives_back: bool) {
     home.settle().await;
-    let all_given_back = home.reclaim(env::now() + RECLAIM_TIME).await;
+    let all_given_back = !gives_back || home.reclaim(env::now() + RECLAIM_TIME).await;
     let now = env::now();
     if needs_checkpoint(shared, home, now) {
         // A failure is logged where it happens; the next tick tries again.
@@ -206,6 +233,14 @@ pub(crate) async fn shut_down(shared: Arc<Shared>, index: usize) {
 mod tests {
     use super::*;
     use crate::executor::{Governing, Worker};
+
+    #[test]
+    fn a_look_that_panics_is_its_tenants_alone() {
+        let looks: Vec<Option<u64>> = (16..19)
+            .map(|id| alone(TenantId(id), || if id == 17 { panic!("the test asked for a panic") } else { id }))
+            .collect();
+        assert_eq!(looks, [Some(16), None, Some(18)]);
+    }
 
     #[test]
     fn what_is_done_aside_is_the_servers_own() {

@@ -1,11 +1,12 @@
 //! Giving the pages of dropped tables and indexes back, a few in each turn.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use base::{Nanos, TreeId};
-use tenant::{Interrupt, PageRequest};
+use tenant::{Interrupt, PageRequest, Tenant};
 
-use super::Home;
+use super::{Home, Redo};
 use crate::executor::yield_now;
 
 /// Pages of dropped trees released in one turn.
@@ -17,6 +18,18 @@ enum Reclaim {
     More,
     /// A page of this tree has to be read first.
     Page(TreeId, PageRequest),
+}
+
+/// Whether there is more, and what is to be read first.
+fn step_of(tenant: &mut Tenant) -> Result<(bool, Option<(TreeId, PageRequest)>), Interrupt> {
+    match tenant.reclaim(RECLAIM_PAGES_A_TURN) {
+        Err(Interrupt::Miss(page)) => {
+            let tree = tenant.next_to_reclaim().expect("it misses a page");
+            let request = tenant.page_to_reclaim(page).map_err(Interrupt::Error);
+            request.map(|request| (true, request.map(|request| (tree, request))))
+        }
+        other => other.map(|more| (more, None)),
+    }
 }
 
 impl Home {
@@ -47,16 +60,13 @@ impl Home {
     }
 
     fn reclaim_step(&self) -> Reclaim {
-        let step = self.cell.with(|state| match &mut state.tenant {
-            Some(tenant) => match tenant.reclaim(RECLAIM_PAGES_A_TURN) {
-                Err(Interrupt::Miss(page)) => {
-                    let tree = tenant.next_to_reclaim().expect("it misses a page");
-                    let request = tenant.page_to_reclaim(page).map_err(Interrupt::Error);
-                    request.map(|request| (true, request.map(|request| (tree, request))))
-                }
-                other => other.map(|more| (more, None)),
-            },
-            None => Ok((false, None)),
+        let step = self.cell.with(|state| {
+            let Some(tenant) = &mut state.tenant else { return Ok((false, None)) };
+            catch_unwind(AssertUnwindSafe(|| step_of(tenant))).unwrap_or_else(|panic| {
+                // Nobody can vouch for its live pages.
+                self.lose(state, Redo::Newest);
+                resume_unwind(panic)
+            })
         });
         match step {
             Ok((false, _)) => Reclaim::Done,
