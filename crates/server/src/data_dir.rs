@@ -26,7 +26,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::TenantId;
-use env::{DirLock, Disk, Env};
+use env::{DirEntry, DirLock, Disk, Env};
 use serde::{Deserialize, Serialize};
 
 use self::logs::LOG_ID_FILE;
@@ -173,6 +173,25 @@ pub(crate) fn lock_outside(
     Ok(locks)
 }
 
+/// Removes the temporary files that an earlier start left in the data directory `root`. Their directory, made where there is none, stays the one it is: it may be
+/// another disk's, mounted there or linked to, with files that are nobody's temporary ones.
+///
+/// # Errors
+/// It cannot be made or read, or a file not removed.
+pub(crate) fn empty_temp(env: &Env, root: &Path) -> Result<(), StartError> {
+    let (disk, temp) = (&env.disk, root.join(TEMP_DIR));
+    disk.create_dir_all(&temp).map_err(StartError::io("create", &temp))?;
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    let is_ours = |name: &str| name.split_once('.').is_some_and(|(id, n)| is_number(id) && is_number(n));
+    for entry in disk.list(&temp).map_err(StartError::io("list", &temp))? {
+        if !entry.is_dir && is_ours(&entry.name) {
+            let path = temp.join(&entry.name);
+            disk.remove(&path).map_err(StartError::io("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
 /// The data file of a tenant in a volume's directory.
 pub fn tenant_file(volume: &Path, tenant: TenantId) -> PathBuf {
     volume.join("tenants").join(format!("{tenant}.rowhouse"))
@@ -225,7 +244,10 @@ fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
     }
     // A start empties the directory of temporary files, and nothing is put there before the marker is.
     let temp = root.join(TEMP_DIR);
-    if env.disk.exists(&temp) && !env.disk.list(&temp).map_err(StartError::io("list", &temp))?.is_empty() {
+    // A disk of its own may be mounted there.
+    let is_own = |entry: &DirEntry| entry.is_dir && entry.name == "lost+found";
+    let has_files = |entries: Vec<DirEntry>| !entries.iter().all(is_own);
+    if env.disk.exists(&temp) && has_files(env.disk.list(&temp).map_err(StartError::io("list", &temp))?) {
         return Err(StartError::NotADataDirectory {
             path: root.to_owned(),
             reason: format!("it holds files in {TEMP_DIR:?} and no rowhouse.json; give an empty directory"),
@@ -265,6 +287,28 @@ mod tests {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
         assert!(DataDir::open(&env, dir.path()).unwrap().is_fresh());
+    }
+
+    #[test]
+    fn temporary_files_go_and_their_directory_stays_where_it_is() {
+        let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+        empty_temp(&env, dir.path()).unwrap();
+        let temp = dir.path().join(TEMP_DIR);
+        assert!(temp.is_dir());
+        // On a disk of its own.
+        let other = tempfile::tempdir().unwrap();
+        std::fs::remove_dir(&temp).unwrap();
+        std::os::unix::fs::symlink(other.path(), &temp).unwrap();
+        std::fs::create_dir(other.path().join("lost+found")).unwrap();
+        assert!(DataDir::open(&env, dir.path()).unwrap().is_fresh());
+        for name in ["16.0", "17.12", "16", "16.x", "notes.txt"] {
+            std::fs::write(other.path().join(name), "").unwrap();
+        }
+        empty_temp(&env, dir.path()).unwrap();
+        let left: Vec<_> =
+            env.disk.list(other.path()).unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(left, ["16", "16.x", "lost+found", "notes.txt"]);
+        assert!(temp.is_symlink());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
 use crate::calibration::VolumeCalibration;
 use crate::config::DATA_VOLUME;
-use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR, lock_outside, take_logs, take_volumes};
+use crate::data_dir::{DEFAULT_VOLUME, DataDir, empty_temp, lock_outside, take_logs, take_volumes};
 use crate::executor::{Governing, Worker, WorkerHandle};
 use crate::gate::ServerGate;
 use crate::io_accounts::IoAccounts;
@@ -89,11 +89,7 @@ impl Server {
         let outside = lock_outside(env, &config, data_dir.is_fresh())?;
         take_volumes(env, &config)?;
         take_logs(env, &config.data_dir, &logs, data_dir.is_fresh())?;
-        let temp = config.data_dir.join(TEMP_DIR);
-        if env.disk.exists(&temp) {
-            env.disk.remove_dir_all(&temp).map_err(StartError::io("empty", &temp))?;
-        }
-        env.disk.create_dir_all(&temp).map_err(StartError::io("create", &temp))?;
+        empty_temp(env, &config.data_dir)?;
         let tls = tls::acceptor(env, &config.tls, &config.data_dir, data_dir.is_fresh())?;
         // To find out, and no longer: who comes before the logs are read is refused, as any client knows what to do with, rather than left to wait.
         let doors = listen(env, &config)?;
