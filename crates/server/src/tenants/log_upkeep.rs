@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use base::{ByteCount, Nanos, SqlError, SqlResult, SqlState, TenantId};
 use futures::future::select;
@@ -26,19 +26,39 @@ use crate::shared::Shared;
 /// Between two looks at the log, and between two tries with one tenant.
 const TICK: Nanos = Nanos::from_secs(1);
 
-/// Between two tries with a tenant that is damaged, or whose file cannot be read or is not there, at last: each reads its redo as far as it goes, and none
-/// helps before somebody sees to it.
-const DAMAGED_PAUSE_MAX: Nanos = Nanos::from_secs(60);
+/// Between two tries with a tenant of which each fails, at last: each reads its redo as far as it goes, and none helps before somebody sees to it.
+const FAILING_PAUSE_MAX: Nanos = Nanos::from_secs(60);
 
-/// Whether another try would soon end as this one did. Not what wants space: each second somebody may have made some.
-fn is_lasting(outcome: Option<&SqlResult<()>>) -> bool {
-    let state = outcome.and_then(|outcome| outcome.as_ref().err()).map(SqlError::state);
-    state.is_some_and(|state| [SqlState::DATA_CORRUPTED, SqlState::IO_ERROR].contains(&state))
+/// With what a try fails so that the next one soon would too: damage, a file that is not there or cannot be read, a replay or a checkpoint that panics, a full
+/// volume.
+const LASTING: [SqlState; 4] =
+    [SqlState::DATA_CORRUPTED, SqlState::IO_ERROR, SqlState::INTERNAL_ERROR, SqlState::DISK_FULL];
+
+/// What came of the last tries with a tenant.
+#[derive(Default)]
+struct Failures {
+    /// How many in a row failed so.
+    in_a_row: AtomicU32,
+    /// The last one for want of space.
+    want_space: AtomicBool,
 }
 
-/// Between two tries with a tenant of which the last so many failed so.
-fn pause_after(damaged: u32) -> Nanos {
-    Nanos(TICK.0 << damaged.min(6)).min(DAMAGED_PAUSE_MAX)
+impl Failures {
+    fn note(&self, outcome: Option<&SqlResult<()>>) {
+        let state = outcome.and_then(|outcome| outcome.as_ref().err()).map(SqlError::state);
+        let is_lasting = state.is_some_and(|state| LASTING.contains(&state));
+        let before = self.in_a_row.load(Ordering::Relaxed);
+        self.in_a_row.store(if is_lasting { before.saturating_add(1) } else { 0 }, Ordering::Relaxed);
+        self.want_space.store(state == Some(SqlState::DISK_FULL), Ordering::Relaxed);
+    }
+
+    /// How long after the last try the next one is. `has_space`: no volume of the tenant's is full, so that who wanted space has not to wait.
+    fn pause(&self, has_space: bool) -> Nanos {
+        if has_space && self.want_space.load(Ordering::Relaxed) {
+            return TICK;
+        }
+        Nanos(TICK.0 << self.in_a_row.load(Ordering::Relaxed).min(6)).min(FAILING_PAUSE_MAX)
+    }
 }
 
 /// For how long a client may leave a transaction idle that keeps the log over its limit.
@@ -93,8 +113,7 @@ pub(crate) async fn recover_tails(shared: Arc<Shared>) {
 struct Awaited {
     home: Arc<Home>,
     tried_at: Option<Nanos>,
-    /// How many tries in a row failed so that the next one had time.
-    damaged: Arc<AtomicU32>,
+    failures: Arc<Failures>,
 }
 
 #[derive(Default)]
@@ -142,15 +161,15 @@ impl LogKeeper {
             let Some(home) = home_of(shared, tenant) else { continue };
             // Again where the end of a checkpoint that came too early for these records has taken it back.
             home.set_awaited(AwaitedFor::Log, true);
-            let begun = || Awaited { home, tried_at: None, damaged: Arc::default() };
+            let begun = || Awaited { home, tried_at: None, failures: Arc::default() };
             let awaited = self.awaited.entry(tenant).or_insert_with(begun);
             let now = env::now();
-            let pause = pause_after(awaited.damaged.load(Ordering::Relaxed));
+            let pause = awaited.failures.pause(awaited.home.check_space().is_ok());
             let is_tried = awaited.tried_at.is_some_and(|at| now - at < pause) || self.recoveries.has(tenant);
             if !is_tried && self.recoveries.has_place() {
                 awaited.tried_at = Some(now);
-                let (home, damaged) = (awaited.home.clone(), awaited.damaged.clone());
-                self.recoveries.begin(tenant, || recover(home, damaged)).await;
+                let (home, failures) = (awaited.home.clone(), awaited.failures.clone());
+                self.recoveries.begin(tenant, || recover(home, failures)).await;
             }
         }
     }
@@ -174,17 +193,19 @@ fn home_of(shared: &Shared, tenant: TenantId) -> Option<Arc<Home>> {
     entry.map(|entry| entry.home.clone())
 }
 
-/// Opens a tenant, which replays its redo, and checkpoints it; counts in `damaged` what [`is_lasting`]. From any worker.
-async fn recover(home: Arc<Home>, damaged: Arc<AtomicU32>) {
+/// Opens a tenant, which replays its redo, and checkpoints it; notes in `failures` what came of it. From any worker.
+async fn recover(home: Arc<Home>, failures: Arc<Failures>) {
     let opened = home.clone();
     let task = home.spawn(async move {
         opened.open().await?;
         opened.checkpoint_or_wait().await
     });
     let outcome: Option<SqlResult<()>> = task.await;
-    let before = damaged.load(Ordering::Relaxed);
-    let is_lasting = is_lasting(outcome.as_ref());
-    damaged.store(if is_lasting { before.saturating_add(1) } else { 0 }, Ordering::Relaxed);
+    match &outcome {
+        // Closed because its file is in doubt, to be opened anew by the next try: that says nothing of how it will end.
+        Some(Ok(())) if !home.is_open() => {}
+        outcome => failures.note(outcome.as_ref()),
+    }
     if let Some(Err(error)) = outcome {
         tracing::error!(tenant = home.id().0, %error, "a tenant could not be recovered");
     }
@@ -194,23 +215,34 @@ async fn recover(home: Arc<Home>, damaged: Arc<AtomicU32>) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_damaged_tenant_is_tried_less_and_less_often() {
-        let seconds = [0, 1, 2, 5, 6, 1000].map(|damaged| pause_after(damaged).0 / 1_000_000_000);
-        assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
+    fn failed(state: SqlState) -> SqlResult<()> {
+        Err(SqlError::new(state, "it cannot be opened"))
     }
 
     #[test]
-    fn what_waits_for_space_is_tried_each_second_and_what_waits_for_an_operator_is_not() {
-        let failed = |state| Err(SqlError::new(state, "it cannot be opened"));
-        for (state, lasts) in [
-            (SqlState::DATA_CORRUPTED, true),
-            // A volume that is not mounted, a sector that cannot be read.
-            (SqlState::IO_ERROR, true),
-            (SqlState::DISK_FULL, false),
-        ] {
-            assert_eq!(is_lasting(Some(&failed(state))), lasts, "{state:?}");
+    fn a_tenant_that_cannot_be_recovered_is_tried_less_and_less_often() {
+        // A volume that is not mounted or a sector that cannot be read, and a panic, among them.
+        for state in LASTING {
+            let failures = Failures::default();
+            let mut pauses = Vec::new();
+            for _ in 0..8 {
+                pauses.push(failures.pause(false).0 / 1_000_000_000);
+                failures.note(Some(&failed(state)));
+            }
+            assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60], "{state:?}");
+            let has_to_wait = failures.pause(true) > TICK;
+            assert_eq!(has_to_wait, state != SqlState::DISK_FULL, "once somebody has made space: {state:?}");
+            failures.note(Some(&Ok(())));
+            assert_eq!(failures.pause(false), TICK);
         }
-        assert!(!is_lasting(Some(&Ok(()))) && !is_lasting(None));
+    }
+
+    #[test]
+    fn what_may_be_otherwise_soon_is_tried_each_second() {
+        let failures = Failures::default();
+        for outcome in [None, Some(&failed(SqlState::CANNOT_CONNECT_NOW))] {
+            failures.note(outcome);
+            assert_eq!(failures.pause(false), TICK);
+        }
     }
 }
