@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use base::{ByteCount, Nanos, TenantId, VolumeNo};
-use env::{Env, JoinHandle};
+use env::{Disk, Env, JoinHandle};
 use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
 use rustc_hash::FxHashMap;
@@ -59,6 +59,16 @@ pub(crate) struct HeadStartRun {
     pub(crate) len_min: ByteCount,
 }
 
+/// Where the tenant's data file is. `None` where several volumes have one of its name: only the catalogue, which is not read yet, knows which is the
+/// tenant's, and the others are to stay as they are.
+fn place_of(disk: &dyn Disk, volumes: &[PathBuf], id: TenantId) -> Option<(VolumeNo, PathBuf)> {
+    let paths = volumes.iter().map(|volume| tenant_file(volume, id));
+    let mut found = (0..).map(VolumeNo).zip(paths).filter(|(_, path)| disk.exists(path));
+    let (volume, path) = found.next()?;
+    // One directory may be several volumes.
+    found.all(|(_, other)| other == path).then_some((volume, path))
+}
+
 impl HeadStarts {
     /// Begins with the first tenant that turns out to be large, on a thread of its own that ends with the last one.
     ///
@@ -93,9 +103,7 @@ impl HeadStarts {
     }
 
     async fn replay(&self, run: &HeadStartRun, id: TenantId) -> Result<Option<(PathBuf, Tenant)>, OpenError> {
-        let paths = run.volumes.iter().map(|volume| tenant_file(volume, id));
-        let found = (0..).map(VolumeNo).zip(paths).find(|(_, path)| run.env.disk.exists(path));
-        let Some((volume, path)) = found else { return Ok(None) };
+        let Some((volume, path)) = place_of(run.env.disk.as_ref(), &run.volumes, id) else { return Ok(None) };
         let env = run.env.charging(&run.io_accounts.of(id, volume));
         let mut tenant = Tenant::open(&env, &path, id).await?;
         tenant.charge_to(&run.memory);
@@ -279,6 +287,23 @@ impl Drop for UnderWay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_several_volumes_have_is_left_to_its_home() {
+        let (env, id) = (Env::real(), TenantId(16));
+        let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let volumes = [0, 0, 1].map(|dir: usize| dirs[dir].path().to_owned());
+        let place = || place_of(env.disk.as_ref(), &volumes, id);
+        for dir in &dirs {
+            std::fs::create_dir(dir.path().join("tenants")).unwrap();
+        }
+        assert_eq!(place(), None);
+        let own = tenant_file(&volumes[0], id);
+        std::fs::write(&own, "").unwrap();
+        assert_eq!(place(), Some((VolumeNo(0), own)), "of one directory by two names");
+        std::fs::write(tenant_file(&volumes[2], id), "").unwrap();
+        assert_eq!(place(), None);
+    }
 
     #[test]
     fn what_comes_of_a_head_start_of_a_tenant_that_is_not_there_is_let_go_of() {
