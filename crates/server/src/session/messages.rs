@@ -267,8 +267,8 @@ impl Connection {
         }
         let values = BindValues::of(bind);
         let called = self.called(message, |session, home, out| {
-            let is_soon = session.is_planned(home, bind.statement);
-            if is_soon { session.bind(home, values.request(bind), out).map(Some) } else { Ok(None) }
+            let is_soon = session.bind_soon(home, values.request(bind), out)?;
+            Ok(is_soon.then_some(()))
         })?;
         Ok(done_soon(called))
     }

@@ -82,7 +82,7 @@ impl Session {
         let size = self.size_with_plan(name, size, plan.as_deref())?;
         let at = self.statement_start;
         let sql = StatementText::new(sql);
-        let (from_sql, was_bound, is_shed, told, used) = (false, false, false, None, 0);
+        let (from_sql, was_bound, is_shed, told, used) = Default::default();
         Ok(Prepared { sql, statement, declared, plan, at, from_sql, size, was_bound, is_shed, told, used })
     }
 
@@ -119,12 +119,16 @@ impl Session {
         Ok(())
     }
 
-    /// The plan of a prepared statement, bound anew if the catalog or search path changed, with parameter types known.
-    fn plan_of(&mut self, home: &mut Home<'_>, name: &str, columns: bool) -> Result<(), Pause> {
+    /// Notes the time outside of a transaction: whoever binds a statement reads its parameters next.
+    fn begin_if_idle(&mut self) {
         if matches!(self.transaction, Transaction::Idle) {
-            // Whoever binds it reads its parameters next.
             self.begin_statement();
         }
+    }
+
+    /// The plan of a prepared statement, bound anew if the catalog or search path changed, with parameter types known.
+    fn plan_of(&mut self, home: &mut Home<'_>, name: &str, columns: bool) -> Result<(), Pause> {
+        self.begin_if_idle();
         self.read_again(name)?;
         let prepared = &self.statements[name];
         if let Some(plan) = &prepared.plan
@@ -223,7 +227,33 @@ impl Session {
 
     /// Bind.
     pub fn bind(&mut self, home: &mut Home<'_>, bind: Bind<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
-        let portal = self.make_portal(home, bind);
+        self.bind_known(home, bind, false, out)
+    }
+
+    /// Bind of a statement that [`Session::is_planned`]; false, and nothing was done, for another one.
+    pub fn bind_soon(
+        &mut self,
+        home: &mut Home<'_>,
+        bind: Bind<'_>,
+        out: &mut dyn Reply,
+    ) -> Result<bool, Pause> {
+        let planning = self.planning(home, bind.statement);
+        if planning == Some(false) {
+            return Ok(false);
+        }
+        // What there is not, and what a failed block does not take, is said with the plan.
+        let is_planned = planning.is_some() && !matches!(self.transaction, Transaction::Failed(_));
+        self.bind_known(home, bind, is_planned, out).map(|()| true)
+    }
+
+    fn bind_known(
+        &mut self,
+        home: &mut Home<'_>,
+        bind: Bind<'_>,
+        is_planned: bool,
+        out: &mut dyn Reply,
+    ) -> Result<(), Pause> {
+        let portal = self.make_portal(home, bind, is_planned);
         let portal = self.failing(home, portal)?;
         self.portals.insert(bind.portal, portal);
         self.statements.note_bound(bind.statement);
@@ -231,13 +261,23 @@ impl Session {
         Ok(())
     }
 
-    fn make_portal(&mut self, home: &mut Home<'_>, bind: Bind<'_>) -> Result<Portal, Pause> {
+    /// `is_planned`: it is known that the statement is, and that it may be bound.
+    fn make_portal(
+        &mut self,
+        home: &mut Home<'_>,
+        bind: Bind<'_>,
+        is_planned: bool,
+    ) -> Result<Portal, Pause> {
         if !bind.portal.is_empty() && self.portals.contains(bind.portal) {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
         }
-        // Formats one each say something of the columns, which are looked for then.
-        self.plan_of(home, bind.statement, bind.result_formats.len() > 1)?;
+        if is_planned {
+            self.begin_if_idle();
+        } else {
+            // Formats one each say something of the columns, which are looked for then.
+            self.plan_of(home, bind.statement, bind.result_formats.len() > 1)?;
+        }
         if self.is_format_stale() {
             self.format_for(home);
         }
@@ -249,7 +289,10 @@ impl Session {
                 formats.require_columns(columns)?;
             }
         }
-        let prepared = &self.statements[bind.statement];
+        let prepared = match is_planned {
+            true => self.statements.turn_to(bind.statement).ok_or_else(|| no_statement(bind.statement))?,
+            false => &self.statements[bind.statement],
+        };
         let types = prepared.plan.as_ref().map_or(&[][..], |plan| &plan.parameters[..]);
         let (name, values, formats_of) = (bind.statement, bind.parameters, bind.parameter_formats);
         let is_to_end = || self.start.host.is_to_end(&self.underway());
@@ -286,12 +329,17 @@ impl Session {
 
     /// Whether a statement has a plan that holds now, or needs none: to bind or describe it takes microseconds.
     pub fn is_planned(&self, home: &Home<'_>, name: &str) -> bool {
-        let Some(prepared) = self.statements.get(name) else { return true };
-        match (&prepared.plan, prepared.statement.as_deref()) {
+        self.planning(home, name).unwrap_or(true)
+    }
+
+    /// As [`Session::is_planned`]; `None` where there is no such statement.
+    fn planning(&self, home: &Home<'_>, name: &str) -> Option<bool> {
+        let prepared = self.statements.get(name)?;
+        Some(match (&prepared.plan, prepared.statement.as_deref()) {
             (Some(plan), _) => plan.is_described() && !plan.is_outgrown() && self.plan_holds(home, plan),
             (None, Some(statement)) => plannable(statement).is_none(),
             (None, None) => !prepared.is_shed,
-        }
+        })
     }
 
     /// Whether a portal's columns are known, if it has any.

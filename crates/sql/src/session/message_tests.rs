@@ -771,6 +771,33 @@ fn a_statement_is_known_to_be_planned_until_the_catalog_changes() {
 }
 
 #[test]
+fn a_bind_of_what_is_planned_says_what_any_bind_does() {
+    let (mut bench, mut one, _) = table();
+    let mut out = Answer::default();
+    let sql = "SELECT id, by_whom FROM t WHERE id = $1";
+    bench.turn(|home| one.parse(home, "p", sql, &[], &mut out)).unwrap();
+    let parameters = [Some(&b"7"[..])];
+    let bind = Bind { statement: "p", parameters: &parameters, result_formats: &[0, 1], ..BIND };
+    let mut soon = |bench: &mut Bench, one: &mut Session, bind: Bind<'_>| {
+        bench.turn(|home| one.bind_soon(home, bind, &mut out)).map_err(|pause| match pause {
+            Pause::Error(error) => error.state(),
+            pause => panic!("{pause:?}"),
+        })
+    };
+    assert_eq!(soon(&mut bench, &mut one, bind), Ok(true));
+    let nothing = Bind { statement: "nothing has this name", ..bind };
+    assert_eq!(soon(&mut bench, &mut one, nothing), Err(SqlState::INVALID_SQL_STATEMENT_NAME));
+    let too_many = Bind { result_formats: &[0; 3], ..bind };
+    assert_eq!(soon(&mut bench, &mut one, too_many), Err(SqlState::PROTOCOL_VIOLATION));
+    bench.run(&mut one, "BEGIN");
+    bench.fail(&mut one, "SELECT 1 / 0");
+    assert_eq!(soon(&mut bench, &mut one, bind), Err(SqlState::IN_FAILED_SQL_TRANSACTION));
+    bench.run(&mut one, "ROLLBACK");
+    bench.run(&mut one, "CREATE TABLE other (id int)");
+    assert_eq!(soon(&mut bench, &mut one, bind), Ok(false));
+}
+
+#[test]
 fn parameters_that_grow_are_refused() {
     let (mut bench, mut one, _) = table();
     bench.run(

@@ -1,5 +1,6 @@
 //! Prepared statements and portals: a statement's text, its plan for one version of the catalog, and a run of it.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -42,7 +43,7 @@ pub(super) struct Prepared {
     /// What was known of it when its plan was let go of.
     pub(super) told: Option<Told>,
     /// When it was prepared or used last, by the count of [`Statements::turn_to`].
-    pub(super) used: u64,
+    pub(super) used: Cell<u64>,
 }
 
 /// What a client was told of a statement, or could have been.
@@ -101,7 +102,7 @@ pub(super) struct Statements {
     by_name: FxHashMap<CompactString, Prepared>,
     kept: usize,
     kept_in_all: usize,
-    uses: u64,
+    uses: Cell<u64>,
     /// From which use on it is looked again for those that are seldom used.
     next_look: u64,
 }
@@ -141,9 +142,8 @@ impl Statements {
     }
 
     /// Puts a statement in the place of one of the same name.
-    pub(super) fn insert(&mut self, name: &str, mut prepared: Prepared) {
-        self.uses += 1;
-        prepared.used = self.uses;
+    pub(super) fn insert(&mut self, name: &str, prepared: Prepared) {
+        self.note_use(&prepared);
         self.put(name, prepared);
     }
 
@@ -192,11 +192,15 @@ impl Statements {
     }
 
     /// A statement that is used now: it is not shed before another one is used.
-    pub(super) fn turn_to(&mut self, name: &str) -> Option<&Prepared> {
-        let prepared = self.by_name.get_mut(name)?;
-        self.uses += 1;
-        prepared.used = self.uses;
+    pub(super) fn turn_to(&self, name: &str) -> Option<&Prepared> {
+        let prepared = self.by_name.get(name)?;
+        self.note_use(prepared);
         Some(prepared)
+    }
+
+    fn note_use(&self, prepared: &Prepared) {
+        self.uses.set(self.uses.get() + 1);
+        prepared.used.set(self.uses.get());
     }
 
     /// Keeps no more than the texts of those that have names and were made by the protocol, but for the one that is used; true if that is less than
@@ -207,8 +211,8 @@ impl Statements {
 
     /// As [`Statements::shed_named`], but for those that were among the last [`RECENT_USES`].
     pub(super) fn shed_seldom(&mut self) {
-        if self.kept > SELDOM_MIN && self.uses >= self.next_look {
-            self.next_look = self.uses + RECENT_USES;
+        if self.kept > SELDOM_MIN && self.uses.get() >= self.next_look {
+            self.next_look = self.uses.get() + RECENT_USES;
             self.shed_unused(RECENT_USES);
         }
     }
@@ -218,7 +222,7 @@ impl Statements {
         let (mut before, mut after) = (0, 0);
         for (name, prepared) in &mut self.by_name {
             let size = prepared.size;
-            if !name.is_empty() && prepared.used + uses <= self.uses.max(1) && prepared.shed() {
+            if !name.is_empty() && prepared.used.get() + uses <= self.uses.get().max(1) && prepared.shed() {
                 before += size;
                 after += prepared.size;
             }

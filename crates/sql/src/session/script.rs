@@ -245,7 +245,7 @@ impl Session {
             was_bound: false,
             is_shed: false,
             told: None,
-            used: 0,
+            used: Default::default(),
         };
         self.statements.insert(name, prepared);
         Ok("PREPARE".into())
