@@ -3,6 +3,7 @@
 //! One [`Control`] a session, shared by the session's task, which obeys, and whoever asks. A request is a flag and a
 //! wake-up; asking twice is asking once.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
@@ -14,7 +15,7 @@ use futures::task::AtomicWaker;
 use governor::RunawayVerdict;
 use pgproto::startup::CancelKey;
 use rustc_hash::FxHashMap;
-use sql::session::BackendRow;
+use sql::session::{BackendRow, StatementText};
 
 use super::long_input::{Came, LongInput, LongInputs};
 use super::watch::{TimeLimit, canceled_by};
@@ -24,6 +25,9 @@ use crate::executor::Background;
 /// forgets its connections perhaps, keeps nobody else out.
 const LAST_PLACES_PART: usize = 8;
 const FEW_SESSIONS: usize = 16;
+
+/// Longest query text `pg_stat_activity` shows, as PostgreSQL's default.
+const QUERY_LEN_MAX: usize = 1024;
 
 const CANCEL: u8 = 1;
 const TERMINATE: u8 = 2;
@@ -136,6 +140,49 @@ impl<P: Patience> Patience for &P {
     }
 }
 
+/// What a session does, as its task last said.
+#[derive(Default)]
+struct Doing {
+    row: BackendRow,
+    /// The text of its statement, where the row still has that of one before: it is put there when somebody looks, which is seldom.
+    text: Option<Arc<StatementText>>,
+}
+
+impl Doing {
+    fn enter(&mut self, state: &'static str, since: i64) {
+        self.row.state = state;
+        self.row.state_change = Some(since);
+        match state {
+            "idle" => self.row.transaction_start = None,
+            _ if self.row.transaction_start.is_none() => self.row.transaction_start = Some(since),
+            _ => {}
+        }
+    }
+
+    fn show(&mut self, query: &str) {
+        self.text = None;
+        self.row.query.clear();
+        self.row.query.push_str(&query[..query.floor_char_boundary(QUERY_LEN_MAX)]);
+    }
+}
+
+/// What a session does, to look at and to change.
+pub(crate) struct Activity<'a>(MutexGuard<'a, Doing>);
+
+impl Deref for Activity<'_> {
+    type Target = BackendRow;
+
+    fn deref(&self) -> &BackendRow {
+        &self.0.row
+    }
+}
+
+impl DerefMut for Activity<'_> {
+    fn deref_mut(&mut self) -> &mut BackendRow {
+        &mut self.0.row
+    }
+}
+
 /// The shared half of a session.
 pub(crate) struct Control {
     pub(crate) id: SessionId,
@@ -144,7 +191,7 @@ pub(crate) struct Control {
     secret: u32,
     requests: AtomicU8,
     waker: AtomicWaker,
-    activity: Mutex<BackendRow>,
+    doing: Mutex<Doing>,
     /// Since when a transaction that has parts in the log waits for others than the server; 0 if none does.
     branch_idle_since: AtomicU64,
     /// Such a transaction waits for a query of its own.
@@ -165,7 +212,7 @@ impl Control {
             secret: 0,
             requests: AtomicU8::new(0),
             waker: AtomicWaker::new(),
-            activity: Mutex::default(),
+            doing: Mutex::default(),
             branch_idle_since: AtomicU64::new(0),
             branch_queries: AtomicBool::new(false),
             branch_silent_since: AtomicU64::new(0),
@@ -178,8 +225,40 @@ impl Control {
         CancelKey { process_id: self.id.0, secret: self.secret }
     }
 
-    pub(crate) fn activity(&self) -> MutexGuard<'_, BackendRow> {
-        self.activity.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn doing(&self) -> MutexGuard<'_, Doing> {
+        self.doing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn activity(&self) -> Activity<'_> {
+        let mut doing = self.doing();
+        if let Some(text) = doing.text.take() {
+            doing.show(&text);
+        }
+        Activity(doing)
+    }
+
+    /// Shows what the session does since `since`: a statement's text when one begins.
+    pub(super) fn report(&self, state: &'static str, query: Option<&str>, since: i64) {
+        let mut doing = self.doing();
+        doing.enter(state, since);
+        if let Some(query) = query {
+            doing.row.query_start = Some(since);
+            doing.show(query);
+        }
+    }
+
+    /// As [`Control::report`] of a prepared statement that begins.
+    pub(super) fn report_statement(&self, text: &Arc<StatementText>, since: i64) {
+        if text.len() > QUERY_LEN_MAX {
+            // It may be much longer, and its session let go of it.
+            return self.report("active", Some(&text[..]), since);
+        }
+        let mut doing = self.doing();
+        doing.enter("active", since);
+        doing.row.query_start = Some(since);
+        if doing.text.as_ref().is_none_or(|known| !Arc::ptr_eq(known, text)) {
+            doing.text = Some(text.clone());
+        }
     }
 
     /// Shows what the session's application is called now, as much of it as PostgreSQL shows.
@@ -481,7 +560,7 @@ impl Sessions {
             secret: (self.env.entropy.u64() >> 32) as u32,
             requests: AtomicU8::new(0),
             waker: AtomicWaker::new(),
-            activity: Mutex::new(BackendRow { pid: SessionId(id), ..activity }),
+            doing: Mutex::new(Doing { row: BackendRow { pid: SessionId(id), ..activity }, text: None }),
             branch_idle_since: AtomicU64::new(0),
             branch_queries: AtomicBool::new(false),
             branch_silent_since: AtomicU64::new(0),
@@ -613,6 +692,27 @@ mod tests {
 
     fn begin(sessions: &Sessions, tenant: u64, administrator: bool) -> Result<Arc<Control>, SqlState> {
         sessions.begin(TenantId(tenant), administrator, None, BackendRow::default()).map_err(|e| e.state())
+    }
+
+    #[test]
+    fn a_statements_text_is_shown_to_who_looks() {
+        let control = Control::internal(SessionId(7), TenantId(20));
+        let [one, two] = ["SELECT 1", "SELECT 2"].map(StatementText::new);
+        control.report_statement(&one, 5);
+        control.report_statement(&two, 6);
+        assert_eq!((Arc::strong_count(&one), Arc::strong_count(&two)), (1, 2), "nothing is copied yet");
+        control.report("idle in transaction", None, 7);
+        for _ in 0..2 {
+            let row = control.activity().clone();
+            assert_eq!((&*row.query, row.state), ("SELECT 2", "idle in transaction"));
+            let times = [row.transaction_start, row.query_start, row.state_change];
+            assert_eq!(times, [Some(5), Some(6), Some(7)]);
+        }
+        control.report("active", Some("SELECT 3"), 8);
+        assert_eq!(control.activity().query, "SELECT 3");
+        let long = StatementText::new(&"x".repeat(QUERY_LEN_MAX + 1));
+        control.report_statement(&long, 9);
+        assert_eq!((control.activity().query.len(), Arc::strong_count(&long)), (QUERY_LEN_MAX, 1));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::{Nanos, SqlResult, TenantId};
 use sql::session::{
-    BackendRow, BackendSignals, Field, HostStatement, LedgerRows, Reach, SessionHost, StatementCounts, Taken,
-    Underway,
+    BackendRow, BackendSignals, Field, HostStatement, LedgerRows, Reach, SessionHost, StatementCounts,
+    StatementText, Taken, Underway,
 };
 
 use super::control::Control;
@@ -21,8 +21,6 @@ use crate::tenants::{StatementTable, statements};
 pub(crate) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * 1_000_000;
 /// Rows of `pg_stat_activity` that are made at once.
 const BACKENDS_A_LOOK: usize = 64;
-/// Longest query text `pg_stat_activity` shows, as PostgreSQL's default.
-const QUERY_LEN_MAX: usize = 1024;
 
 /// [`SessionHost`] for one session.
 pub(crate) struct Host {
@@ -117,19 +115,10 @@ impl SessionHost for Host {
         }
     }
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64) {
-        let mut activity = self.control.activity();
-        activity.state = state;
-        activity.state_change = Some(since);
-        match state {
-            "idle" => activity.transaction_start = None,
-            _ if activity.transaction_start.is_none() => activity.transaction_start = Some(since),
-            _ => {}
-        }
-        if let Some(query) = query {
-            activity.query_start = Some(since);
-            activity.query.clear();
-            activity.query.push_str(&query[..query.floor_char_boundary(QUERY_LEN_MAX)]);
-        }
+        self.control.report(state, query, since);
+    }
+    fn report_statement(&self, text: &Arc<StatementText>, since: i64) {
+        self.control.report_statement(text, since);
     }
     fn signals(&self, reach: Reach) -> Arc<dyn BackendSignals> {
         let all_tenants = self.reaches_all(reach);

@@ -15,14 +15,14 @@ use super::{Session, SessionHost};
 
 /// The text of a prepared statement, with what is counted of it.
 #[derive(Debug)]
-pub(super) struct StatementText {
+pub struct StatementText {
     sql: Box<str>,
     /// Found at its first run; `None` if nothing is counted here.
     counts: OnceLock<Option<Arc<StatementCounts>>>,
 }
 
 impl StatementText {
-    pub(super) fn new(sql: &str) -> Arc<StatementText> {
+    pub fn new(sql: &str) -> Arc<StatementText> {
         Arc::new(StatementText { sql: sql.into(), counts: OnceLock::new() })
     }
 }

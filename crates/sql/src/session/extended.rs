@@ -482,7 +482,7 @@ impl Session {
         let goes_on = std::mem::take(&mut self.is_executing);
         if portal.rows.is_fresh() && !goes_on {
             self.begin_statement();
-            self.report_active(&portal.sql);
+            self.start.host.report_statement(&portal.sql, self.statement_start);
         }
         // One that goes on giving out its rows is counted already.
         let is_counted = self.giving.is_some();

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId, SqlResult};
 
-use super::{BackendSignals, Field, HostStatement, StatementCounts, StatementFigures, Taken, Underway};
+use super::{
+    BackendSignals, Field, HostStatement, StatementCounts, StatementFigures, StatementText, Taken, Underway,
+};
 
 /// How a connection is encrypted, for `pg_stat_ssl`.
 #[derive(Clone, Debug)]
@@ -301,6 +303,10 @@ pub trait SessionHost: Send + Sync {
     /// Tells what this session does since `since`, for `pg_stat_activity`: a statement's text when it begins, `None` when it
     /// has ended.
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64);
+    /// As [`SessionHost::report_activity`] of a prepared statement that begins: its text may be kept until somebody wants to see it.
+    fn report_statement(&self, text: &Arc<StatementText>, since: i64) {
+        self.report_activity("active", Some(&text[..]), since);
+    }
     /// The sessions that this one may act upon.
     fn signals(&self, reach: Reach) -> Arc<dyn BackendSignals> {
         let _ = reach;
