@@ -122,8 +122,7 @@ fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
 fn word_of(bytes: &[u8]) -> Option<u64> {
     let len = bytes.len();
     let byte = |i: usize| u64::from(bytes[i]) << (56 - 8 * i);
-    let half =
-        |at: usize| u64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
+    let half = |at: usize| u64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
     match len {
         0 => Some(0),
         1..4 => Some(byte(0) | byte(len / 2) | byte(len - 1)),

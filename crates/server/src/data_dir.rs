@@ -305,8 +305,7 @@ mod tests {
             std::fs::write(other.path().join(name), "").unwrap();
         }
         empty_temp(&env, dir.path()).unwrap();
-        let left: Vec<_> =
-            env.disk.list(other.path()).unwrap().into_iter().map(|entry| entry.name).collect();
+        let left: Vec<_> = env.disk.list(other.path()).unwrap().into_iter().map(|entry| entry.name).collect();
         assert_eq!(left, ["16", "16.x", "lost+found", "notes.txt"]);
         assert!(temp.is_symlink());
     }

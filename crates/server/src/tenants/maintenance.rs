@@ -237,7 +237,9 @@ mod tests {
     #[test]
     fn a_look_that_panics_is_its_tenants_alone() {
         let looks: Vec<Option<u64>> = (16..19)
-            .map(|id| alone(TenantId(id), || if id == 17 { panic!("the test asked for a panic") } else { id }))
+            .map(|id| {
+                alone(TenantId(id), || if id == 17 { panic!("the test asked for a panic") } else { id })
+            })
             .collect();
         assert_eq!(looks, [Some(16), None, Some(18)]);
     }

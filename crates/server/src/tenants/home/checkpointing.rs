@@ -247,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_tenant_whose_checkpoints_all_fail_is_reopened_once_a_minute_at_last() {
-        let (mut reopenings, mut now, mut pauses) = (Reopenings::default(), Nanos::from_secs(100), Vec::new());
+        let (mut reopenings, mut now, mut pauses) =
+            (Reopenings::default(), Nanos::from_secs(100), Vec::new());
         for times in 1..=8 {
             assert!(reopenings.may_be(now) && reopenings.are_many() == (times > 2));
             reopenings.add(now);
