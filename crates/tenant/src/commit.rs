@@ -604,6 +604,7 @@ impl Tenant {
     pub fn rewind_statement_giving_way(&mut self, txn: &mut Txn, mark: &Mark, give_way: GiveWay<'_>) {
         txn.sequences.rewind(&mark.sequences);
         txn.session_locks.rewind();
+        txn.sequence_calls.rewind(mark.sequence_calls);
         self.undo_to(txn, mark, &mut Steps::new(give_way));
         // What it had changed of the catalog it changes anew, if it still may.
         if txn.waiting.is_some() && txn.catalog.is_none() && !txn.branched && !txn.gave_back {

@@ -129,6 +129,7 @@ impl Tenant {
     /// Gives up what is kept of a statement that will not be run again. Between turns.
     pub fn give_up_kept(&mut self, txn: &mut Txn) {
         txn.session_locks.forget();
+        txn.sequence_calls.forget();
         for tree in txn.pieces.take_kept() {
             self.at_side_of(txn, |tenant| tenant.give_up_tree(tree));
         }

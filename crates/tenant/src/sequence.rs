@@ -2,10 +2,11 @@
 //!
 //! What is logged runs ahead by [`LOG_AHEAD`] values, so most calls of `nextval` log nothing; a crash skips what was logged
 //! but not given out. A new definition is logged with the value as it is. A sequence made or restarted by a transaction lives in the transaction until it commits; what is given out of it then stays given
-//! out too, whatever is rolled back but its making.
+//! out too, whatever is rolled back but its making. What a run of a statement that is taken back has drawn of others the statement's next run gives out.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::catalog::{Decode, Encode, Malformed, RecordKind, Sequence, decode_record, encode_record};
 use crate::interrupt::Step;
@@ -164,6 +165,62 @@ impl OwnSequences {
     }
 }
 
+/// A call of a sequence that was carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Call {
+    /// `nextval`, and what it gave out.
+    Next(i64),
+    Set { value: i64, called: bool },
+}
+
+/// Calls that are remembered for a statement's next run, 24 bytes each.
+const CALLS_MAX: usize = 1 << 14;
+
+/// What the statement under way did with sequences that others use. It stays done where a run is taken back, for others may have seen it; as long as the
+/// next run makes the same calls, it is answered as the one before it was.
+#[derive(Default, Debug)]
+pub(crate) struct SequenceCalls {
+    calls: SmallVec<[(Oid, Call); 1]>,
+    /// How many of them the present run has made.
+    made: usize,
+}
+
+impl SequenceCalls {
+    /// Where a statement begins.
+    pub(crate) fn mark(&self) -> usize {
+        self.made
+    }
+
+    /// The statement that began at `mark` is taken back, and will be run again.
+    pub(crate) fn rewind(&mut self, mark: usize) {
+        self.made = mark.min(self.calls.len());
+    }
+
+    /// There will be no other run.
+    pub(crate) fn forget(&mut self) {
+        *self = SequenceCalls::default();
+    }
+
+    /// What came of the call that is made now, if the run before made the same one at this place.
+    fn again<T>(&mut self, sequence: Oid, same: impl FnOnce(Call) -> Option<T>) -> Option<T> {
+        let (of, call) = *self.calls.get(self.made)?;
+        let known = if of == sequence { same(call) } else { None };
+        match known {
+            Some(_) => self.made += 1,
+            // This run goes another way.
+            None => self.calls.truncate(self.made),
+        }
+        known
+    }
+
+    fn note(&mut self, sequence: Oid, call: Call) {
+        if self.calls.len() < CALLS_MAX {
+            self.calls.push((sequence, call));
+            self.made = self.calls.len();
+        }
+    }
+}
+
 impl View<'_> {
     /// Gives out the next value. Not undone by a rollback; the reply must wait for [`crate::Txn::observed`], as always.
     ///
@@ -175,6 +232,10 @@ impl View<'_> {
             let next = state.next(&sequence)?;
             *state = SequenceState { last: next, called: true, ..*state };
             return Ok(next);
+        }
+        let given = |call: Call| if let Call::Next(value) = call { Some(value) } else { None };
+        if let Some(value) = self.txn.sequence_calls.again(sequence.oid, given) {
+            return Ok(value);
         }
         let state = self.tenant.sequence_state(&sequence);
         let next = state.next(&sequence)?;
@@ -191,6 +252,7 @@ impl View<'_> {
         if logged > self.tenant.durable {
             self.txn.observe(logged);
         }
+        self.txn.sequence_calls.note(sequence.oid, Call::Next(next));
         Ok(next)
     }
 
@@ -215,9 +277,14 @@ impl View<'_> {
             *own = state;
             return Ok(());
         }
+        let call = Call::Set { value, called: is_called };
+        if self.txn.sequence_calls.again(sequence.oid, |made| (made == call).then_some(())).is_some() {
+            return Ok(());
+        }
         self.log_sequence(&sequence, state)?;
         self.tenant.sequences.insert(sequence.oid, state);
         self.txn.observe(self.tenant.sequence_log[&sequence.oid]);
+        self.txn.sequence_calls.note(sequence.oid, call);
         Ok(())
     }
 

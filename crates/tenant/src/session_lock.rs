@@ -152,8 +152,9 @@ impl View<'_> {
 
 impl Tenant {
     /// A statement has ended well, or a part of it that is not taken back any more: what only runs locked that were taken back, since they read something else,
-    /// is let go of.
+    /// is let go of. What it did with sequences is forgotten.
     pub fn settle_session_locks(&mut self, txn: &mut Txn) {
+        txn.sequence_calls.forget();
         let SessionLocks { before, .. } = std::mem::take(&mut txn.session_locks);
         for (call, locked) in &before {
             let Call::Lock(key, mode) = *call else { continue };

@@ -477,6 +477,7 @@ impl Tenant {
             tables: Default::default(),
             waiting: None,
             session_locks: Default::default(),
+            sequence_calls: Default::default(),
             deferred: Default::default(),
             observed: Lsn(0),
             evictions: self.pages.tally().evictions,

@@ -15,7 +15,7 @@ use crate::log_ahead::Ahead;
 use crate::overlay::{Changes, Overlay, OverlayMark};
 use crate::reads::Reads;
 use crate::row::keys::{Key, KeyRange};
-use crate::sequence::{OwnSequences, SequencesMark};
+use crate::sequence::{OwnSequences, SequenceCalls, SequencesMark};
 use crate::session_lock::SessionLocks;
 use crate::view::State;
 
@@ -78,6 +78,7 @@ pub struct Txn {
     /// The lock it queued for and has not yet looked after.
     pub(crate) waiting: Option<(LockTag, LockMode, Scope)>,
     pub(crate) session_locks: SessionLocks,
+    pub(crate) sequence_calls: SequenceCalls,
     /// Locks known to be free when they were wanted, not yet in the table.
     pub(crate) deferred: LockList<LockMode>,
     /// The newest commit it may have read that was not durable.
@@ -138,6 +139,7 @@ pub struct Mark {
     pub(crate) pieces: usize,
     pub(crate) dropped_trees: usize,
     pub(crate) sequences: SequencesMark,
+    pub(crate) sequence_calls: usize,
     /// How many checks were due at the transaction's end.
     pub(crate) due: usize,
 }
@@ -242,6 +244,7 @@ impl Txn {
             pieces: self.pieces.done(),
             dropped_trees: self.dropped_trees.len(),
             sequences: self.sequences.mark(),
+            sequence_calls: self.sequence_calls.mark(),
             due: self.due.len(),
         }
     }

@@ -1,6 +1,6 @@
 //! What each tenant's rows must be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{CommitNo, SessionId};
 use tenant::catalog::{Catalog, PUBLIC_SCHEMA, Table};
@@ -59,8 +59,8 @@ pub(super) struct Model {
     /// The commit that last put or deleted each row since the last recovery.
     versions: BTreeMap<Id, CommitNo>,
     pub(super) journal: Journal<Changes>,
-    /// The largest value of the sequence that a client was told.
-    pub(super) sequence_told: i64,
+    /// The values of the sequence that clients were told.
+    pub(super) sequence_told: BTreeSet<i64>,
     pub(super) acknowledged: u64,
     tokens: i64,
 }

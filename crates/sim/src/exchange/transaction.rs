@@ -48,8 +48,8 @@ pub(super) struct Draft {
     snapshot: Option<Rc<State>>,
     /// The newest commit that replies so far depend on.
     read: CommitNo,
-    /// The largest value of the sequence that replies so far tell.
-    sequence: i64,
+    /// Values of the sequence that replies so far may tell.
+    sequence: Vec<i64>,
     /// A read that was not what it must be.
     wrong: Option<String>,
 }
@@ -158,10 +158,10 @@ impl Turn<'_> {
     pub(super) fn nextval(&mut self, name: &str) -> Step<i64> {
         let sequence = self.view.catalog().relation_in(tenant::catalog::PUBLIC_SCHEMA, name).map(|r| r.oid());
         let value = self.view.nextval(sequence.expect("the sequence is there"))?;
-        if value <= self.model.sequence_told {
+        if self.model.sequence_told.contains(&value) {
             self.draft.wrong = Some(format!("nextval gave {value}, which a client was told before"));
         }
-        self.draft.sequence = self.draft.sequence.max(value);
+        self.draft.sequence.push(value);
         Ok(value)
     }
 
@@ -334,7 +334,7 @@ impl Transaction {
     fn tell(&self, read: CommitNo) {
         let mut model = self.model.borrow_mut();
         model.journal.told(read, "a read's reply");
-        model.sequence_told = model.sequence_told.max(self.draft.sequence);
+        model.sequence_told.extend(&self.draft.sequence);
     }
 
     pub(super) fn savepoint(&mut self) -> (Savepoint, usize) {

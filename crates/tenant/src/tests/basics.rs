@@ -295,3 +295,44 @@ fn a_snapshot_has_no_values_of_a_sequence_that_is_gone_or_another_one_now() {
     assert_eq!(fixture.log.records.len(), commits, "nothing is written of it");
     fixture.tenant.abort(older);
 }
+
+#[test]
+fn what_a_run_that_was_taken_back_did_with_a_sequence_is_the_next_runs() {
+    let mut fixture = Fixture::new();
+    let (s, other) = (fixture.sequence(1000), 900);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let mut runs = 0;
+    let mut statement = |view: &mut View<'_>| {
+        runs += 1;
+        let mut drawn = vec![view.nextval(s)?, view.nextval(s)?];
+        if runs == 2 {
+            return Err(Interrupt::Asked);
+        }
+        view.setval(s, 50, true)?;
+        drawn.push(view.nextval(s)?);
+        if runs < 4 { Err(Interrupt::Asked) } else { Ok(drawn) }
+    };
+    for behind in [52, 53, 54] {
+        assert!(matches!(fixture.run(&mut txn, &mut statement), Err(Interrupt::Asked)));
+        assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), behind, "others go on behind it");
+    }
+    assert_eq!(fixture.run(&mut txn, &mut statement).unwrap(), [1, 2, 51]);
+    // Another statement draws and sets anew, and so does a run that goes another way.
+    let mut runs = 0;
+    let mut changed = |view: &mut View<'_>| {
+        runs += 1;
+        let drawn = view.nextval(s)?;
+        view.setval(s, other + runs, true)?;
+        let drawn = [drawn, view.nextval(s)?];
+        if runs == 1 { Err(Interrupt::Asked) } else { Ok(drawn) }
+    };
+    assert!(fixture.run(&mut txn, &mut changed).is_err());
+    assert_eq!(fixture.run(&mut txn, &mut changed).unwrap(), [55, 903]);
+    // What failed has told nobody, and keeps what it drew.
+    error_of(fixture.run(&mut txn, |view| {
+        assert_eq!(view.nextval(s)?, 904);
+        Err::<(), _>(SqlError::internal("it fails").into())
+    }));
+    assert_eq!(fixture.run(&mut txn, |view| view.nextval(s)).unwrap(), 905);
+    fixture.commit(txn).unwrap();
+}
