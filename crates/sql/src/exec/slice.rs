@@ -22,8 +22,8 @@ pub enum Position {
     After(Key),
     /// With this row of those given.
     Row(usize),
-    /// With this value of a series.
-    Series(Datum),
+    /// With this value of a series, which has the end and the step that it had in the first slice.
+    Series { next: Datum, stop: Datum, step: Datum },
 }
 
 /// The bounds of one run of a plan that [`crate::plan::PointPlan::runs_in_slices`].
