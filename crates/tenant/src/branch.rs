@@ -45,11 +45,16 @@ const KEYS_TOGETHER: usize = 64;
 /// Bytes of their values, and one value.
 const BYTES_TOGETHER: usize = 256 << 10;
 
-/// Keys of others copied in one turn: some 200 us.
+/// Keys of others copied in one turn: some 200 us. Where others change more between two turns, it is twice as many as these, up to the second number: some 50 ms, of
+/// which others had more before.
 const CAUGHT_UP_A_TURN: usize = 256;
+const CAUGHT_UP_A_TURN_MAX: usize = 1 << 16;
 
 /// Keys of others, some 50 bytes each, that wait for the next turn of a transaction; more are copied while it is idle.
 const BEHIND_MAX: usize = 1 << 14;
+
+/// Of so many that wait then, one copy more is made in each turn.
+const BEHIND_A_COPY: usize = 1 << 11;
 
 /// The branch, and what else belongs to one state of the pages or the other.
 pub(crate) struct Branch {
@@ -75,6 +80,8 @@ pub(crate) struct Branch {
     reads_newest: bool,
     /// Trees that others changed since the statement began.
     overtaken: FxHashSet<TreeId>,
+    /// How many keys were left when the transaction last caught up with some of what others changed, and not with all.
+    left: Option<usize>,
     /// Why it cannot have what others changed, found while its transaction was idle: that fails by it.
     failed: Option<SqlError>,
 }
@@ -179,6 +186,7 @@ impl Tenant {
             statement: None,
             reads_newest: false,
             overtaken: FxHashSet::default(),
+            left: None,
             failed: None,
         }));
     }
@@ -254,6 +262,13 @@ impl Tenant {
     ///
     /// Errors: XX001, 58030.
     pub fn catch_up(&mut self, txn: &mut Txn) -> SqlResult<CaughtUp> {
+        self.catch_up_giving_way(txn, &|| {})
+    }
+
+    /// As [`Tenant::catch_up`]; calls `give_way` as [`Tenant::commit_giving_way`] does.
+    ///
+    /// Errors: as [`Tenant::catch_up`].
+    pub fn catch_up_giving_way(&mut self, txn: &mut Txn, give_way: GiveWay<'_>) -> SqlResult<CaughtUp> {
         if !txn.branched {
             return Ok(CaughtUp::All);
         }
@@ -270,7 +285,25 @@ impl Tenant {
         if let Some(wait) = self.writer_wait(txn) {
             return Ok(CaughtUp::Memory(wait));
         }
-        for _ in 0..CAUGHT_UP_A_TURN / KEYS_TOGETHER {
+        // Who copied less in a turn than others change between two would never have it all.
+        let left = self.branch.as_ref().and_then(|branch| branch.left);
+        let added = left.map_or(0, |left| self.keys_behind().saturating_sub(left));
+        let caught_up = self.catch_up_some(txn, (2 * added).min(CAUGHT_UP_A_TURN_MAX), give_way);
+        let left = Some(self.keys_behind()).filter(|left| *left > 0);
+        self.branch.as_mut().expect("as above").left = left;
+        caught_up
+    }
+
+    /// Copies as many keys as a turn may, and so many at least if there are, and memory for them.
+    fn catch_up_some(&mut self, txn: &Txn, keys_min: usize, give_way: GiveWay<'_>) -> SqlResult<CaughtUp> {
+        let before = self.keys_behind();
+        for copies in 0.. {
+            if copies >= CAUGHT_UP_A_TURN / KEYS_TOGETHER {
+                if before - self.keys_behind() >= keys_min || self.memory_wait().is_some() {
+                    break;
+                }
+                give_way();
+            }
             match self.copy_some(KEYS_TOGETHER) {
                 Ok(true) => {}
                 Ok(false) => return Ok(CaughtUp::All),
@@ -284,8 +317,12 @@ impl Tenant {
                 Err((_, fault)) => return Err(error_of_fault(&fault)),
             }
         }
-        let is_behind = self.branch.as_ref().is_some_and(|branch| !branch.behind.is_empty());
-        Ok(if is_behind { CaughtUp::Part } else { CaughtUp::All })
+        Ok(if self.keys_behind() > 0 { CaughtUp::Part } else { CaughtUp::All })
+    }
+
+    /// Keys that others changed and the branch does not have yet.
+    fn keys_behind(&self) -> usize {
+        self.branch.as_ref().map_or(0, |branch| branch.behind.len())
     }
 
     /// Copies all that is left, reading what is missing within the turn.
@@ -330,16 +367,26 @@ impl Tenant {
     /// Copies some of what others committed while the transaction that has the branch is idle; whether there is more. Where something cannot be
     /// read, the transaction fails when it goes on, and no more is kept for it.
     pub(crate) fn tend_branch(&mut self) -> bool {
-        let is_far_behind = self.branch.as_ref().is_some_and(|branch| branch.behind.len() > BEHIND_MAX);
-        if !is_far_behind {
+        if self.keys_behind() <= BEHIND_MAX {
             return false;
         }
-        self.copy_some_now().unwrap_or_else(|error| {
-            let branch = self.branch.as_mut().expect("it is far behind");
-            branch.behind = VecDeque::new();
-            branch.failed = Some(error);
-            false
-        })
+        match self.copy_some_now() {
+            Ok(more) => {
+                // Others may change very much between two of these turns: the more waits, the more is copied. No further page is read for that.
+                for _ in 0..self.keys_behind() / BEHIND_A_COPY {
+                    if self.memory_wait().is_some() || !matches!(self.copy_some(KEYS_TOGETHER), Ok(true)) {
+                        break;
+                    }
+                }
+                more
+            }
+            Err(error) => {
+                let branch = self.branch.as_mut().expect("it is far behind");
+                branch.behind = VecDeque::new();
+                branch.failed = Some(error);
+                false
+            }
+        }
     }
 
     /// Copies the next few keys; whether there were any. Errors: the side whose page is missing (the branch's: true), and the

@@ -234,7 +234,8 @@ impl Session {
     /// Brings the transaction's branch up to date, where it has one: it then stays so for this turn.
     pub(super) fn catch_up(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         let Some(open) = self.transaction.open() else { return Ok(()) };
-        match home.tenant.catch_up(&mut open.txn)? {
+        let host = &*self.start.host;
+        match home.tenant.catch_up_giving_way(&mut open.txn, &|| host.give_way())? {
             CaughtUp::All => Ok(()),
             CaughtUp::Part => Err(Pause::Yield),
             CaughtUp::Miss(request) => Err(Pause::Pages(vec![request])),

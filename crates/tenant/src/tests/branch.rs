@@ -127,6 +127,54 @@ fn what_others_change_beside_an_idle_branch_does_not_pile_up() {
     assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
 }
 
+/// Others insert so many rows, in one commit.
+fn insert_beside(fixture: &mut Fixture, table: Oid, mut ids: std::ops::Range<i32>) {
+    fixture
+        .auto(|view| {
+            let table = view.table(table)?;
+            ids.try_for_each(|id| view.insert(&table, &[int(id), int(0)]).map(drop))
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_branch_catches_up_with_others_that_change_more_than_it_copies_in_a_turn() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 10);
+    let other = fixture.create("other", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    for from in [0, 10_000, 20_000] {
+        let has_all = (0..10).any(|round| {
+            insert_beside(&mut fixture, other, from + 1000 * round..from + 1000 * (round + 1));
+            matches!(fixture.tenant.catch_up(&mut txn), Ok(CaughtUp::All))
+        });
+        assert!(has_all, "{} keys are left", fixture.tenant.branch.as_ref().unwrap().behind());
+    }
+    // What has piled up and grows no more is copied bit by bit.
+    insert_beside(&mut fixture, other, 30_000..32_000);
+    let turns = (1..).find(|_| matches!(fixture.tenant.catch_up(&mut txn), Ok(CaughtUp::All)));
+    assert!(turns.is_some_and(|turns| turns > 5), "{turns:?} turns");
+    fixture.run(&mut txn, |view| update(view, t, &[int(1)], vec![int(1), int(5), text("a")])).unwrap();
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+}
+
+#[test]
+fn what_others_change_beside_an_idle_branch_is_bounded_however_much_it_is() {
+    let mut fixture = Fixture::new();
+    let other = fixture.create("other", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    for round in 0..60 {
+        insert_beside(&mut fixture, other, 1000 * round..1000 * (round + 1));
+        fixture.tenant.reclaim(64).unwrap();
+    }
+    let behind = fixture.tenant.branch.as_ref().unwrap().behind();
+    assert!(behind < 40_000, "{behind} keys");
+    fixture.tenant.abort(txn);
+}
+
 #[test]
 fn a_branch_counts_towards_storage_max() {
     let mut fixture = Fixture::new();
