@@ -81,8 +81,9 @@ struct Many {
     session: SessionId,
     /// By row mode.
     hashes: [SpreadSet; RowLock::COUNT],
-    /// Locks that others have too, or wait for, or that it has in further modes behind a savepoint: they are in the table since, and stay there to the end.
-    shown: Vec<LockTag>,
+    /// Locks that others have too, or wait for, or that it has in further modes behind a savepoint: they are in the table as long as that is so, and those that others
+    /// only waited for to the end.
+    shown: FxHashSet<LockTag>,
 }
 
 pub(super) fn hash_of(tag: &LockTag) -> u64 {
@@ -103,7 +104,7 @@ impl Many {
         for mode in RowLock::ALL.map(LockMode::Row).iter().filter(|mode| modes & mode.bit() != 0) {
             entry.hold(self.session, *mode, Scope::Transaction);
         }
-        self.shown.push(tag.clone());
+        self.shown.insert(tag.clone());
         entry
     }
 }
@@ -141,7 +142,7 @@ impl LockTable {
         // Locks of very many rows are of few modes.
         let of_mode = usize::try_from(len_max).unwrap_or(usize::MAX) / 4;
         let hashes = std::array::from_fn(|_| SpreadSet::within(of_mode));
-        self.many = Some(Box::new(Many { session, hashes, shown: Vec::new() }));
+        self.many = Some(Box::new(Many { session, hashes, shown: FxHashSet::default() }));
     }
 
     /// Bytes that the locks of the session with very many take.
@@ -349,6 +350,20 @@ impl LockTable {
             self.entries.remove(tag);
         } else if !entry.queue.is_empty() {
             self.hand_over(tag);
+        } else if self.many.is_some() {
+            self.hide(tag);
+        }
+    }
+
+    /// Takes a lock out of the table that nobody has any more but the session with very many, which has it by its hash: else there would be one for each row that
+    /// others came to share with it.
+    fn hide(&mut self, tag: &LockTag) {
+        let Some(many) = &mut self.many else { return };
+        let Some([only]) = self.entries.get(tag).map(|entry| &entry.holders[..]) else { return };
+        let is_shown = only.session == many.session && many.shown.contains(tag);
+        if is_shown && only.modes() & !many.modes(hash_of(tag)) == 0 {
+            many.shown.remove(tag);
+            self.entries.remove(tag);
         }
     }
 
@@ -541,10 +556,19 @@ mod tests {
             (0..10).for_each(|number| drop(ask_for(&mut table, 2, number, RowLock::KeyShare)));
         }
         assert_eq!(shown(&table), Some(10));
+        // What it takes behind another one is no hash, and stays.
+        assert!(matches!(ask_for(&mut table, 2, 2000, RowLock::KeyShare), Acquired::Gained));
+        assert!(matches!(ask_for(&mut table, 1, 2000, RowLock::NoKeyUpdate), Acquired::Gained));
         (0..10).for_each(|number| table.release(SessionId(2), &row(number), u8::MAX));
+        table.release(SessionId(2), &row(2000), u8::MAX);
+        assert_eq!((shown(&table), table.entries.len()), (Some(0), 1), "nobody else has them any more");
+        for number in [9, 2000] {
+            assert!(matches!(ask(&mut table, 2, number), Acquired::Busy));
+        }
+        table.release(SessionId(1), &row(2000), u8::MAX);
         let mode = LockMode::Row(RowLock::Update);
         let waits = table.acquire(SessionId(2), &row(20), mode, Scope::Transaction, WaitPolicy::Wait);
-        assert!(matches!(waits, Acquired::Queued(_)) && shown(&table) == Some(11));
+        assert!(matches!(waits, Acquired::Queued(_)) && shown(&table) == Some(1));
         table.release_many(SessionId(1));
         assert!(table.settle(SessionId(2), &row(20)));
         table.release(SessionId(2), &row(20), u8::MAX);
