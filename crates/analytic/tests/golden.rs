@@ -478,6 +478,16 @@ fn joins_that_do_not_fit_are_sorted_by_all_that_is_asked_for() {
 }
 
 #[test]
+fn tools_take_the_database_for_one_of_the_users() {
+    let mut sample = Sample::new();
+    // As pgAdmin lists those that PostgreSQL does not begin with.
+    let sql = "select datname, has_database_privilege(oid, 'connect'), pg_database_size(oid) > 0, \
+               shobj_description(oid, 'pg_database') from pg_database where oid > 16383::oid";
+    assert_eq!(sample.text(sql).as_deref(), Ok("postgres|t|t|∅\n"));
+    assert_eq!(sample.text("select has_database_privilege(5, 'connect')").as_deref(), Ok("∅\n"));
+}
+
+#[test]
 fn grouping_sets_have_postgresqls_limit() {
     let mut sample = Sample::new();
     let keys = |from: usize| (from..from + 12).map(|n| format!("id + {n}")).collect::<Vec<_>>().join(", ");

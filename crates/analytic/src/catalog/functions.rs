@@ -150,7 +150,9 @@ static FUNCTIONS: &[Definition] = &[
         Ok(s.catalog.comment(oid(a), None).map_or(Datum::Null, Datum::text))
     }),
     function("shobj_description", 2, &[OID, TEXT], TEXT, |a, s| {
-        Ok(s.catalog.comment(oid(a), None).map_or(Datum::Null, Datum::text))
+        let is_database = oid(a).0 == super::server::DATABASE;
+        let object = if is_database { tenant::catalog::DATABASE } else { oid(a) };
+        Ok(s.catalog.comment(object, None).map_or(Datum::Null, Datum::text))
     }),
     function("col_description", 2, &[OID, INT4], TEXT, |a, s| {
         let position = a[1].as_i64().and_then(|n| usize::try_from(n - 1).ok());

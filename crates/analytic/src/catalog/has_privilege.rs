@@ -222,7 +222,7 @@ pub(super) fn database(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     let is_own = match object.as_str() {
         Some(name) => *name == *context.database,
         None if oid(object).is_none_or(|oid| !is_database(context, oid)) => return Ok(Datum::Null),
-        None => oid(object) == Some(tenant::catalog::DATABASE),
+        None => oid(object) == Some(Oid(super::server::DATABASE)),
     };
     if !is_own {
         return Ok(Datum::Bool(role.is_none()));

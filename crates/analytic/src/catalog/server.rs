@@ -8,8 +8,8 @@ use types::{Datum, ElementType, TypeMod};
 use super::access::{self, acl};
 use super::{Rows, letter, oid, text};
 
-/// Oid of the tenant's own database.
-pub(super) const DATABASE: u32 = tenant::catalog::DATABASE.0;
+/// The oid that the tenant's own database is shown with. Tools take those below 16,384 for PostgreSQL's own databases, and pgAdmin lists none of them.
+pub(super) const DATABASE: u32 = 0x7000_0000;
 /// Oid of `pg_database`, as `classoid` of comments.
 const PG_DATABASE: u32 = 1262;
 /// Oid of `pg_authid`, as `classoid` of comments.
@@ -102,7 +102,7 @@ fn database_oid(out: &Rows<'_>, name: &str) -> u32 {
     FIRST_OTHER_DATABASE + position as u32
 }
 
-const FIRST_OTHER_DATABASE: u32 = 1_000;
+const FIRST_OTHER_DATABASE: u32 = DATABASE + 1;
 
 /// Whether a database is shown with that oid.
 pub(super) fn is_database(context: &QueryContext, number: Oid) -> bool {
@@ -159,11 +159,11 @@ fn start_settings(out: &mut Rows<'_>) {
 /// Comments on the database and on roles.
 fn shared_descriptions(out: &mut Rows<'_>) {
     let catalog = out.shared.catalog.clone();
-    let roles = catalog.roles().map(|role| (role.oid, PG_AUTHID));
-    for (object, class) in roles.chain([(tenant::catalog::DATABASE, PG_DATABASE)]) {
+    let roles = catalog.roles().map(|role| (role.oid, role.oid.0, PG_AUTHID));
+    for (object, shown, class) in roles.chain([(tenant::catalog::DATABASE, DATABASE, PG_DATABASE)]) {
         if let Some(comment) = catalog.comment(object, None) {
             out.add(vec![
-                ("objoid", oid(object)),
+                ("objoid", Datum::Oid(shown)),
                 ("classoid", Datum::Oid(class)),
                 ("description", text(comment)),
             ]);
