@@ -596,6 +596,27 @@ fn limits_may_be_found_when_the_query_runs() {
 }
 
 #[test]
+fn what_consoles_ask_of_a_server_is_there() {
+    let mut sample = Sample::new();
+    // As pgAdmin's dashboard does each second, and its sessions at their start.
+    let sql = "SELECT 'tps' AS chart_name, pg_catalog.row_to_json(t) AS chart_data FROM (SELECT \
+               (SELECT sum(xact_commit) + sum(xact_rollback) FROM pg_catalog.pg_stat_database WHERE datname = \
+               (SELECT datname FROM pg_catalog.pg_database WHERE datname = 'postgres')) AS \"Transactions\", \
+               (SELECT sum(numbackends) FROM pg_stat_database) AS \"Sessions\") t";
+    assert_eq!(sample.text(sql).as_deref(), Ok("tps|{\"Transactions\":null,\"Sessions\":0}\n"));
+    let gone = [
+        "SELECT gss_authenticated, encrypted FROM pg_catalog.pg_stat_gssapi WHERE pid = pg_backend_pid()",
+        "SELECT pid, client_addr, state, sent_lsn, write_lag, sync_state FROM pg_stat_replication",
+        "SELECT slot_name, slot_type, database, active, restart_lsn, wal_status FROM pg_replication_slots",
+    ];
+    for sql in gone {
+        assert_eq!(sample.text(sql).as_deref(), Ok(""), "{sql}");
+    }
+    let sql = "SELECT datname, blks_hit, stats_reset FROM pg_stat_database";
+    assert_eq!(sample.text(sql).as_deref(), Ok("postgres|∅|∅\n"));
+}
+
+#[test]
 fn joins_by_long_keys_have_batches_of_few_rows() {
     let mut sample = Sample::new();
     let rows = |from: i32| {

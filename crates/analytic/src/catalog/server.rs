@@ -67,6 +67,8 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "pg_init_privs" => access::initial_privileges(out),
         "pg_stat_activity" => activity(out),
         "pg_stat_ssl" => encryption(out),
+        "pg_stat_gssapi" => kerberos(out),
+        "pg_stat_database" => database_statistics(out),
         "pg_prepared_statements" => prepared_statements(out),
         "pg_locks" => locks(out),
         "ledger" => ledger(out, false),
@@ -110,12 +112,17 @@ pub(super) fn is_database(context: &QueryContext, number: Oid) -> bool {
     number.0 == DATABASE || place.is_some_and(|place| (place as usize) < context.databases.len())
 }
 
-fn databases(out: &mut Rows<'_>) {
-    let context = out.shared.context.clone();
+/// The databases that the session is told of.
+fn database_names(context: &QueryContext) -> Vec<String> {
     let mut names: Vec<String> = context.databases.clone();
     if !names.contains(&context.database) {
         names.push(context.database.clone());
     }
+    names
+}
+
+fn databases(out: &mut Rows<'_>) {
+    let names = database_names(&out.shared.context);
     let catalog = out.shared.catalog.clone();
     for name in names {
         let number = database_oid(out, &name);
@@ -294,6 +301,33 @@ fn encryption(out: &mut Rows<'_>) {
             ("version", tls.map_or(Datum::Null, |t| text(&t.version))),
             ("cipher", tls.map_or(Datum::Null, |t| text(&t.cipher))),
             ("bits", tls.map_or(Datum::Null, |t| Datum::Int4(i32::from(t.bits)))),
+        ]);
+    }
+}
+
+/// There is no login by Kerberos.
+fn kerberos(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    let catalog = out.shared.catalog.clone();
+    for backend in context.backends.iter().filter(|b| may_see(&catalog, context.role, &b.user)) {
+        out.add(vec![
+            ("pid", Datum::Int4(backend.pid.0 as i32)),
+            ("gss_authenticated", Datum::Bool(false)),
+            ("encrypted", Datum::Bool(false)),
+        ]);
+    }
+}
+
+/// Sessions. Transactions, rows and pages are counted by tenant (`rowhouse.tenant_usage`), and not as PostgreSQL does.
+fn database_statistics(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    for name in database_names(&context) {
+        let number = database_oid(out, &name);
+        let sessions = context.backends.iter().filter(|backend| *backend.database == *name).count();
+        out.add(vec![
+            ("datid", Datum::Oid(number)),
+            ("datname", text(&name)),
+            ("numbackends", Datum::Int4(i32::try_from(sessions).unwrap_or(i32::MAX))),
         ]);
     }
 }

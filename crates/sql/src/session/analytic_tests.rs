@@ -457,6 +457,7 @@ fn sessions_and_prepared_statements_go_with_a_query_that_looks_at_them() {
         ("select relname from pg_class", 0, 0),
         ("select pid from pg_stat_activity", 1, 0),
         ("select s.ssl from pg_catalog.\"pg_stat_ssl\" as s, pg_prepared_statements", 1, 1),
+        ("select sum(numbackends) from pg_stat_database", 1, 0),
         ("select rank() over (order by a), exists (select from pg_prepared_statements) from t", 0, 1),
         ("select count(*) from m", 1, 0),
     ] {

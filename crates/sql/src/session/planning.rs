@@ -21,7 +21,7 @@ use crate::plan::{self, IdentityValues, PlanContext, PlanKind, RelationAccess, T
 
 /// What shows so many rows, or long ones, that a query has them with it only where it names it.
 const OF_LOCKS: &[&str] = &["pg_locks", "pg_blocking_pids"];
-const OF_BACKENDS: &[&str] = &["pg_stat_activity", "pg_stat_ssl"];
+const OF_BACKENDS: &[&str] = &["pg_stat_activity", "pg_stat_ssl", "pg_stat_gssapi", "pg_stat_database"];
 const OF_PREPARED: &[&str] = &["pg_prepared_statements"];
 const OF_SEQUENCES: &[&str] = &["pg_sequences"];
 const OF_SETTINGS: &[&str] = &["pg_settings", "current_setting", "version"];
