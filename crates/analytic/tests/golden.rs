@@ -554,6 +554,24 @@ fn subqueries_are_looked_up_for_the_rows_that_ask_for_them() {
 }
 
 #[test]
+fn dbeaver_reads_the_indexes_of_a_table() {
+    let mut sample = Sample::new();
+    let sql = "SELECT i.*,i.indkey as keys,c.relname,c.relnamespace,c.relam,c.reltablespace,tc.relname as tabrelname,dsc.description,\
+               pg_catalog.pg_get_expr(i.indpred, i.indrelid) as pred_expr,pg_catalog.pg_get_expr(i.indexprs, i.indrelid, true) as expr,\
+               pg_catalog.pg_relation_size(i.indexrelid) as index_rel_size,\
+               pg_catalog.pg_stat_get_numscans(i.indexrelid) as index_num_scans \
+               FROM pg_catalog.pg_index i INNER JOIN pg_catalog.pg_class c ON c.oid=i.indexrelid \
+               INNER JOIN pg_catalog.pg_class tc ON tc.oid=i.indrelid \
+               LEFT OUTER JOIN pg_catalog.pg_description dsc ON i.indexrelid=dsc.objoid \
+               WHERE i.indrelid='child'::regclass ORDER BY tabrelname, c.relname";
+    let (_, rows) = sample.query(sql).unwrap();
+    assert_eq!(rows.len(), 4);
+    let sql = "select pg_stat_get_live_tuples(oid), pg_stat_get_dead_tuples(oid), pg_stat_get_tuples_inserted(oid) \
+               from pg_class where relname = 'parent'";
+    assert_eq!(sample.text(sql).as_deref(), Ok("20|0|∅\n"));
+}
+
+#[test]
 fn limits_may_be_found_when_the_query_runs() {
     let cases = [
         (

@@ -164,6 +164,17 @@ static FUNCTIONS: &[Definition] = &[
     function("pg_total_relation_size", 1, &[ANY], INT8, total_size),
     function("pg_indexes_size", 1, &[ANY], INT8, indexes_size),
     function("pg_database_size", 1, &[ANY], INT8, database_size),
+    function("pg_stat_get_numscans", 1, &[OID], INT8, not_counted),
+    function("pg_stat_get_tuples_returned", 1, &[OID], INT8, not_counted),
+    function("pg_stat_get_tuples_fetched", 1, &[OID], INT8, not_counted),
+    function("pg_stat_get_tuples_inserted", 1, &[OID], INT8, not_counted),
+    function("pg_stat_get_tuples_updated", 1, &[OID], INT8, not_counted),
+    function("pg_stat_get_tuples_deleted", 1, &[OID], INT8, not_counted),
+    function("pg_stat_get_live_tuples", 1, &[OID], INT8, |a, s| {
+        let found = s.catalog.table(oid(a)).zip(s.view.as_ref());
+        Ok(Datum::Int8(found.map_or(0, |(table, view)| view.row_count(table)) as i64))
+    }),
+    function("pg_stat_get_dead_tuples", 1, &[OID], INT8, |_, _| Ok(Datum::Int8(0))),
     function("acldefault", 2, &[PgType::Char, OID], PgType::Array(ElementType::Text), |a, s| {
         let kind = if let Datum::Char(kind) = a[0] { kind } else { 0 };
         access::default(&s.catalog, kind, Oid(a[1].as_i64().unwrap_or(0) as u32))
@@ -213,6 +224,10 @@ fn yes(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
 }
 fn no(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
     Ok(Datum::Bool(false))
+}
+/// Uses are not counted by table and index, as `pg_stat_all_tables` and `pg_stat_all_indexes` show.
+fn not_counted(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
+    Ok(Datum::Null)
 }
 fn function_arguments(args: &[Datum], _: &Shared) -> SqlResult<Datum> {
     Ok(optional(system::function_by_oid(oid(args).0).map(SystemFunction::arguments_text)))
