@@ -337,6 +337,18 @@ fn a_join_looks_up_what_few_rows_ask_of_a_large_table() {
 }
 
 #[test]
+fn types_of_signatures_have_names() {
+    let mut sample = Sample::new();
+    let sql = "select 'trigger'::regtype, 'pg_catalog.trigger'::pg_catalog.regtype::oid, '\"any\"'::regtype, 2275::regtype, \
+               to_regtype('record'), to_regtype('trigger[]'), to_regtype('public.trigger'), format_type(2279, null)";
+    assert_eq!(sample.text(sql).as_deref(), Ok("trigger|2279|\"any\"|cstring|record|∅|∅|trigger\n"));
+    // As pgcli and psql look for functions.
+    let sql = "select proname, prorettype::regtype::text from pg_catalog.pg_proc p where proname = 'array_in' and \
+               p.prorettype::regtype != 'trigger'::regtype and p.prorettype <> 'pg_catalog.trigger'::pg_catalog.regtype";
+    assert_eq!(sample.text(sql).as_deref(), Ok("array_in|anyarray\n"));
+}
+
+#[test]
 fn common_tables_may_read_each_other_in_long_chains() {
     let mut sample = Sample::new();
     let chain = |tables: usize, each: &str| {

@@ -57,6 +57,14 @@ pub trait CatalogNames: Send + Sync {
     fn type_name(&self, type_oid: u32) -> Option<String>;
     /// A user's type by its name, schema-qualified or on the search path.
     fn type_by_name(&self, schema: Option<&str>, name: &str) -> Option<crate::PgType>;
+    /// A type that only stands in signatures, as `trigger`, by its name.
+    fn pseudo_type_oid(&self, _name: &str) -> Option<u32> {
+        None
+    }
+    /// The name of such a type.
+    fn pseudo_type_name(&self, _oid: u32) -> Option<String> {
+        None
+    }
     /// The table, view, index or sequence of that name, schema-qualified or on the search path.
     fn relation_oid(&self, schema: Option<&str>, name: &str) -> Option<u32>;
     /// The name a relation's `regclass` shows: qualified where the search path does not find it, quoted where needed.

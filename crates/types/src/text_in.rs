@@ -5,8 +5,8 @@ use compact_str::CompactString;
 
 use crate::array_items::ArrayItems;
 use crate::{
-    CastContext, Datum, FormatContext, Numeric, PgType, TypeMod, apply_typmod, array_text, datetime,
-    float_text, json,
+    CastContext, CatalogNames, Datum, FormatContext, Numeric, PgType, TypeMod, apply_typmod, array_text,
+    datetime, float_text, json,
 };
 
 pub(crate) fn invalid_syntax(ty: &str, text: &str) -> SqlError {
@@ -235,6 +235,16 @@ fn built_in(name: &str, modifier: Option<u32>) -> Option<PgType> {
     }
 }
 
+/// The oid of a type that only stands in signatures.
+fn pseudo_type(name: &str, names: Option<&dyn CatalogNames>) -> Option<u32> {
+    let parts = split_qualified_name(name)?;
+    match &parts[..] {
+        [name] => names?.pseudo_type_oid(name),
+        [schema, name] if schema == "pg_catalog" => names?.pseudo_type_oid(name),
+        _ => None,
+    }
+}
+
 fn parse_reg(text: &str, ty: PgType, ctx: &FormatContext) -> SqlResult<u32> {
     let body = text.trim();
     if body == "-" {
@@ -265,7 +275,8 @@ fn parse_reg(text: &str, ty: PgType, ctx: &FormatContext) -> SqlResult<u32> {
             Some(ty) if is_array && ty.element().is_none() => ty.array_of(),
             found => found,
         };
-        return found.map(PgType::oid).ok_or_else(|| {
+        let pseudo = || if is_array { None } else { pseudo_type(&name, names) };
+        return found.map(PgType::oid).or_else(pseudo).ok_or_else(|| {
             SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{body}\" does not exist"))
         });
     }

@@ -106,7 +106,7 @@ fn write_oid(oid: u32, ty: PgType, ctx: &FormatContext, out: &mut Vec<u8>) {
         PgType::Regrole => names.and_then(|n| n.role_name(oid)),
         PgType::Regtype => match PgType::from_oid(oid) {
             Some(builtin) => Some(format_type_in(builtin, TypeMod::NONE, names)),
-            None => names.and_then(|n| n.type_name(oid)),
+            None => names.and_then(|n| n.type_name(oid).or_else(|| n.pseudo_type_name(oid))),
         },
         _ => None,
     };

@@ -7,7 +7,8 @@ use tenant::catalog::{Catalog, Relation};
 use types::{CatalogNames, PgType, quote_ident};
 
 use crate::system::{
-    FoundRelation, find_relation, function_by_oid, only_function_named, system_table_by_oid,
+    FoundRelation, find_relation, function_by_oid, only_function_named, pseudo_type, pseudo_type_named,
+    system_table_by_oid,
 };
 
 /// What the catalog of an idle session may take: it keeps the one of its last statement.
@@ -113,6 +114,14 @@ impl CatalogNames for PathNames {
         let element = name.strip_prefix('_')?;
         let found = self.catalog.find_enum(schema, element, &self.search_path)?;
         PgType::Enum(found.oid).array_of()
+    }
+
+    fn pseudo_type_oid(&self, name: &str) -> Option<u32> {
+        pseudo_type_named(name)
+    }
+
+    fn pseudo_type_name(&self, oid: u32) -> Option<String> {
+        pseudo_type(oid).map(str::to_owned)
     }
 
     fn relation_oid(&self, schema: Option<&str>, name: &str) -> Option<u32> {

@@ -96,20 +96,31 @@ fn type_text(number: u32) -> String {
     PgType::from_oid(number).map_or_else(|| number.to_string(), |ty| types::format_type(ty, TypeMod::NONE))
 }
 
-/// The types that only stand in signatures.
+/// The types that only stand in signatures, by their names as SQL writes them.
+static PSEUDO_TYPES: [(u32, &str); 13] = [
+    (2249, "record"),
+    (2275, "cstring"),
+    (2276, "\"any\""),
+    (2277, "anyarray"),
+    (2279, "trigger"),
+    (2280, "language_handler"),
+    (2281, "internal"),
+    (2283, "anyelement"),
+    (2776, "anynonarray"),
+    (3500, "anyenum"),
+    (3838, "event_trigger"),
+    (5077, "anycompatible"),
+    (5078, "anycompatiblearray"),
+];
+
+/// The type of that number, if it only stands in signatures.
 pub fn pseudo_type(number: u32) -> Option<&'static str> {
-    Some(match number {
-        2275 => "cstring",
-        2276 => "\"any\"",
-        2277 => "anyarray",
-        2281 => "internal",
-        2283 => "anyelement",
-        2776 => "anynonarray",
-        3500 => "anyenum",
-        5077 => "anycompatible",
-        5078 => "anycompatiblearray",
-        _ => return None,
-    })
+    PSEUDO_TYPES.iter().find(|(oid, _)| *oid == number).map(|(_, name)| *name)
+}
+
+/// The one of that name, which has lost its quotes.
+pub fn pseudo_type_named(name: &str) -> Option<u32> {
+    PSEUDO_TYPES.iter().find(|(_, known)| known.trim_matches('"') == name).map(|(oid, _)| *oid)
 }
 
 #[cfg(test)]

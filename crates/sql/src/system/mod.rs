@@ -17,6 +17,7 @@ pub use extensions::{EXTENSIONS, SystemExtension, extension_named};
 pub use found::{FoundRelation, find_relation};
 pub use functions::{
     SystemFunction, function_by_oid, functions, functions_of_type, only_function_named, pseudo_type,
+    pseudo_type_named,
 };
 pub use row_functions::{Parameter, RowsFunction, rows_function};
 
