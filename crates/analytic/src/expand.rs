@@ -24,6 +24,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use types::{Datum, ElementType, PgType};
 
+use crate::catalog::access::{self, Right};
 use crate::error::external;
 use crate::operator::{Operator, one_stream};
 use crate::shared::{BATCH_BYTES, Shared};
@@ -45,8 +46,61 @@ pub(crate) enum Series {
     OptionValues,
     /// `regexp_matches`: arrays of texts, from the length of each and all of them one behind the other.
     Matches,
+    /// `aclexplode(list)`: of each right in an access list.
+    Rights(RightPart),
     /// `pg_partition_ancestors(relation)`: nothing, as no table is a partition.
     PartitionAncestors,
+}
+
+/// What `aclexplode` tells of a right.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum RightPart {
+    Grantor,
+    Grantee,
+    Privilege,
+    Grantable,
+    /// All of these in one value, as their texts.
+    All,
+}
+
+impl RightPart {
+    /// Its columns in FROM.
+    pub(crate) const COLUMNS: [RightPart; 4] =
+        [RightPart::Grantor, RightPart::Grantee, RightPart::Privilege, RightPart::Grantable];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RightPart::Grantor => "grantor",
+            RightPart::Grantee => "grantee",
+            RightPart::Privilege => "privilege_type",
+            RightPart::Grantable => "is_grantable",
+            RightPart::All => "aclexplode",
+        }
+    }
+
+    fn ty(self) -> PgType {
+        match self {
+            RightPart::Grantor | RightPart::Grantee => PgType::Oid,
+            RightPart::Privilege => PgType::Text,
+            RightPart::Grantable => PgType::Bool,
+            RightPart::All => PgType::Array(ElementType::Text),
+        }
+    }
+
+    fn of(self, right: &Right) -> Datum {
+        match self {
+            RightPart::Grantor => Datum::Oid(right.grantor.0),
+            RightPart::Grantee => Datum::Oid(right.grantee.0),
+            RightPart::Privilege => Datum::text(right.privilege),
+            RightPart::Grantable => Datum::Bool(right.is_grantable),
+            RightPart::All => {
+                let [grantor, grantee] = [right.grantor, right.grantee].map(|role| role.0.to_string());
+                let is_grantable = if right.is_grantable { "t" } else { "f" };
+                let texts = [grantor.as_str(), grantee.as_str(), right.privilege, is_grantable];
+                Datum::array(ElementType::Text, texts.into_iter().map(Datum::text).collect())
+            }
+        }
+    }
 }
 
 impl Series {
@@ -59,6 +113,7 @@ impl Series {
             Series::Subscripts(_) => PgType::Int4,
             Series::OptionNames | Series::OptionValues => PgType::Text,
             Series::Matches => PgType::Array(ElementType::Text),
+            Series::Rights(part) => part.ty(),
             Series::PartitionAncestors => PgType::Regclass,
         }
     }
@@ -188,7 +243,7 @@ fn advance(value: &Datum, step: &Datum, ty: PgType, shared: &Shared) -> SqlResul
     })
 }
 
-fn elements(call: &SeriesCall, args: &[Datum]) -> SqlResult<Elements> {
+fn elements(call: &SeriesCall, args: &[Datum], shared: &Shared) -> SqlResult<Elements> {
     let none = || Ok(Elements::Items(Vec::new().into_iter()));
     if args.iter().any(Datum::is_null) {
         return none();
@@ -215,6 +270,10 @@ fn elements(call: &SeriesCall, args: &[Datum]) -> SqlResult<Elements> {
             let len = len.as_str().and_then(|len| len.parse().ok()).unwrap_or(1);
             let matches = groups.chunks(len).map(|groups| Datum::array(ElementType::Text, groups.to_vec()));
             Ok(Elements::Items(matches.collect::<Vec<_>>().into_iter()))
+        }
+        (Series::Rights(part), [Datum::Array(array)]) => {
+            let rights = access::rights(&shared.catalog, &array.items);
+            Ok(Elements::Items(rights.iter().map(|right| part.of(right)).collect::<Vec<_>>().into_iter()))
         }
         (Series::Subscripts(ty), [Datum::Array(array), dimension]) => {
             let len = if dimension.as_i64() == Some(1) { array.items.len() as i32 } else { 0 };
@@ -288,7 +347,7 @@ impl ExpandRows {
                 .map(|(k, ty)| value::datum(&work.args[at + k], work.row, *ty))
                 .collect::<SqlResult<Vec<_>>>()?;
             at += call.args.len();
-            all.push(elements(call, &args)?);
+            all.push(elements(call, &args, &self.shared)?);
         }
         Ok(all)
     }

@@ -17,7 +17,7 @@ use types::PgType;
 use crate::apply::{ApplyKind, Asked};
 use crate::binder::Binder;
 use crate::error::Planned;
-use crate::expand::{Expand, Series, SeriesCall};
+use crate::expand::{Expand, RightPart, Series, SeriesCall};
 use crate::prepare::{Place, elements_of, system_name};
 use crate::relation::{Level, LevelScope, RelColumn, Relation};
 use crate::table::TableScan;
@@ -407,6 +407,7 @@ impl Binder<'_> {
             let name = match call.series {
                 Series::OptionNames => "option_name",
                 Series::OptionValues => "option_value",
+                Series::Rights(part) => part.name(),
                 _ => set.and_then(|set| set.columns.get(at).copied()).unwrap_or(called.as_str()),
             };
             columns.push(self.function_column(name, element, arrow));
@@ -459,7 +460,7 @@ impl Binder<'_> {
     }
 
     /// The set-returning functions of one call in FROM, side by side: one for each array of `unnest`, or of those that a function is the elements
-    /// of, two for `pg_options_to_table`, itself for any other.
+    /// of, two for `pg_options_to_table`, four for `aclexplode`, itself for any other.
     fn series_calls(
         &self,
         called: &str,
@@ -492,6 +493,11 @@ impl Binder<'_> {
         if calls[0].series == Series::OptionNames {
             bound.extend_from_within(..);
             calls.push(SeriesCall { series: Series::OptionValues, args: calls[0].args.clone() });
+        }
+        if matches!(calls[0].series, Series::Rights(_)) {
+            let of = |part| SeriesCall { series: Series::Rights(part), args: calls[0].args.clone() };
+            calls = RightPart::COLUMNS.map(of).into();
+            bound = vec![bound[0].clone(); calls.len()];
         }
         Ok(Some((calls, bound)))
     }

@@ -13,7 +13,7 @@ use types::{CastContext, ElementType, PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::catalog::functions::CatalogFunction;
-use crate::expand::{Series, SeriesCall};
+use crate::expand::{RightPart, Series, SeriesCall};
 use crate::from::function_expr;
 use crate::relation::{Level, LevelScope, Synthetic};
 use crate::window::WindowCall;
@@ -286,6 +286,12 @@ impl Binder<'_> {
                 bound.push(coerce(options, list, TypeMod::NONE, CastContext::Implicit, &ctx)?);
                 Series::OptionNames
             }
+            ("aclexplode", [_]) => {
+                let list = bound.pop().expect("one argument");
+                let texts = PgType::Array(ElementType::Text);
+                bound.push(coerce(list, texts, TypeMod::NONE, CastContext::Implicit, &ctx)?);
+                Series::Rights(RightPart::All)
+            }
             ("pg_partition_ancestors", [_]) => {
                 let relation = bound.pop().expect("one argument");
                 bound.push(coerce(relation, PgType::Regclass, TypeMod::NONE, CastContext::Implicit, &ctx)?);
@@ -311,6 +317,7 @@ const SERIES: &[&str] = &[
     "generate_series",
     "generate_subscripts",
     "_pg_expandarray",
+    "aclexplode",
     "pg_options_to_table",
     "pg_partition_ancestors",
     "regexp_matches",
@@ -372,18 +379,32 @@ pub(crate) fn plain_args(function: &ast::Function) -> Option<Vec<ast::Expr>> {
     }
 }
 
-/// `(pair).x` and `(pair).n` of what `_pg_expandarray` yields, which is kept as an array of the two.
+/// `(pair).x` and `(pair).n` of what `_pg_expandarray` yields, which is kept as an array of the two, and the fields of what `aclexplode` does, an array of
+/// their texts.
 fn composite_field(root: &ast::Expr, chain: &[ast::AccessExpr]) -> Option<ast::Expr> {
     let [ast::AccessExpr::Dot(ast::Expr::Identifier(field))] = chain else { return None };
-    let index = match fold_ident(field).as_str() {
-        "x" => 1,
-        "n" => 2,
+    let (index, ty) = match fold_ident(field).as_str() {
+        "x" => (1, None),
+        "n" => (2, None),
+        "grantor" => (1, Some("oid")),
+        "grantee" => (2, Some("oid")),
+        "privilege_type" => (3, None),
+        "is_grantable" => (4, Some("bool")),
         _ => return None,
     };
     let index = ast::Expr::value(ast::Value::Number(index.to_string(), false));
-    Some(ast::Expr::CompoundFieldAccess {
+    let field = ast::Expr::CompoundFieldAccess {
         root: Box::new(root.clone()),
         access_chain: vec![ast::AccessExpr::Subscript(ast::Subscript::Index { index })],
+    };
+    let Some(ty) = ty else { return Some(field) };
+    let name = ast::ObjectName(vec![ast::ObjectNamePart::Identifier(ast::Ident::new(ty))]);
+    Some(ast::Expr::Cast {
+        kind: ast::CastKind::DoubleColon,
+        expr: Box::new(field),
+        data_type: ast::DataType::Custom(name, Vec::new()),
+        array: false,
+        format: None,
     })
 }
 

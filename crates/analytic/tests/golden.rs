@@ -523,6 +523,25 @@ fn what_is_remembered_of_subqueries_gives_way() {
 }
 
 #[test]
+fn access_lists_are_taken_apart() {
+    let mut sample = Sample::new();
+    let sql = "select a.* from pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a where c.relname = 'parent'";
+    let rights = ["INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"];
+    let expected: String = rights.map(|right| format!("10|10|{right}|f\n")).concat();
+    assert_eq!(sample.text(sql).as_deref(), Ok(&*expected));
+    // As pgAdmin asks for a table's.
+    let sql = "select coalesce(gt.rolname, 'PUBLIC'), g.rolname, d.is_grantable, d.privilege_type from (select (d).grantee as grantee, \
+               (d).grantor as grantor, (d).is_grantable as is_grantable, (d).privilege_type as privilege_type from \
+               (select pg_catalog.aclexplode(array['=r*w/postgres', '\"postgres\"=X/10', '\"a=\"\"=\"=r/nobody']) as d from pg_class \
+               where relname = 'parent') a) d left join pg_roles g on d.grantor = g.oid left join pg_roles gt on d.grantee = gt.oid \
+               order by d.privilege_type";
+    let expected = "postgres|postgres|f|EXECUTE\nPUBLIC|postgres|t|SELECT\nPUBLIC|postgres|f|UPDATE\n";
+    assert_eq!(sample.text(sql).as_deref(), Ok(expected));
+    let none = "select grantee from pg_class c, lateral aclexplode(c.relacl) where relname = 'parent'";
+    assert_eq!(sample.text(none).as_deref(), Ok(""));
+}
+
+#[test]
 fn subqueries_are_looked_up_for_the_rows_that_ask_for_them() {
     let series = |last: i32| format!("from generate_series(0, {last}) as g");
     let cases = [

@@ -4,7 +4,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use tenant::catalog::{
     Acl, Catalog, GrantableKind, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, PUBLIC_SCHEMA, Privileges,
 };
-use types::{Datum, ElementType, quote_ident};
+use types::{Datum, ElementType, quote_ident, split_qualified_name};
 
 use super::{Rows, letter, oid, text};
 use crate::shared::Shared;
@@ -59,6 +59,66 @@ pub(super) fn acl(catalog: &Catalog, acl: Option<&Acl>) -> Datum {
         text(format!("{}={letters}/{}", role(item.grantee), role(item.grantor)))
     });
     Datum::array(ElementType::Text, items.collect())
+}
+
+/// A right that an access list gives.
+pub(crate) struct Right {
+    pub(crate) grantor: Oid,
+    /// [`PUBLIC`] for everybody.
+    pub(crate) grantee: Oid,
+    pub(crate) privilege: &'static str,
+    pub(crate) is_grantable: bool,
+}
+
+/// The letters of rights in access lists.
+const LETTERS: [(char, &str); 14] = [
+    ('a', "INSERT"),
+    ('r', "SELECT"),
+    ('w', "UPDATE"),
+    ('d', "DELETE"),
+    ('D', "TRUNCATE"),
+    ('x', "REFERENCES"),
+    ('t', "TRIGGER"),
+    ('X', "EXECUTE"),
+    ('U', "USAGE"),
+    ('C', "CREATE"),
+    ('T', "TEMPORARY"),
+    ('c', "CONNECT"),
+    ('s', "SET"),
+    ('A', "ALTER SYSTEM"),
+];
+
+/// `aclexplode`: the rights of an access list as [`acl`] writes it. What is no item of one, or is of a role that is gone, gives none.
+pub(crate) fn rights(catalog: &Catalog, items: &[Datum]) -> Vec<Right> {
+    items.iter().filter_map(Datum::as_str).filter_map(|item| rights_of(catalog, item)).flatten().collect()
+}
+
+fn rights_of(catalog: &Catalog, item: &str) -> Option<Vec<Right>> {
+    let mut is_quoted = false;
+    let name_len = item.find(|c: char| {
+        is_quoted ^= c == '"';
+        c == '=' && !is_quoted
+    })?;
+    let (letters, grantor) = item[name_len + 1..].split_once('/')?;
+    let (grantee, grantor) = (role_written(catalog, &item[..name_len])?, role_written(catalog, grantor)?);
+    let mut letters = letters.chars().peekable();
+    let mut rights = Vec::new();
+    while let Some(letter) = letters.next() {
+        let &(_, privilege) = LETTERS.iter().find(|(known, _)| *known == letter)?;
+        let is_grantable = letters.next_if_eq(&'*').is_some();
+        rights.push(Right { grantor, grantee, privilege, is_grantable });
+    }
+    Some(rights)
+}
+
+/// The role that is written so; nothing stands for everybody, a number for a role without a name.
+fn role_written(catalog: &Catalog, written: &str) -> Option<Oid> {
+    if written.is_empty() {
+        return Some(PUBLIC);
+    }
+    let parts = split_qualified_name(written)?;
+    let [name] = &parts[..] else { return None };
+    catalog.role_named(name).map(|role| role.oid).or_else(|| name.parse().ok().map(Oid))
 }
 
 /// `acldefault`: what an object of that kind, owned by that role, begins with.

@@ -4,7 +4,7 @@
 //! `sql::system` has their columns. A table without rows here is one whose objects do not exist in Rowhouse (publications,
 //! policies, extensions).
 
-mod access;
+pub(crate) mod access;
 mod advice;
 pub(crate) mod definitions;
 mod dependencies;
