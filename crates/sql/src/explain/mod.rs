@@ -4,6 +4,7 @@
 //! out, `cost` of rows looked at; neither is PostgreSQL's unit of cost.
 
 mod expr_text;
+mod json;
 
 use base::{Nanos, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
@@ -19,6 +20,8 @@ use crate::plan::{
 
 use expr_text::{Names, text};
 
+pub use json::json;
+
 /// What EXPLAIN was asked to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ExplainOptions {
@@ -32,6 +35,8 @@ pub struct ExplainOptions {
     pub costs_off: bool,
     /// Say how long planning and the run took.
     pub summary: bool,
+    /// As [`json()`] has it, else line by line.
+    pub as_json: bool,
 }
 
 /// What a run told.
@@ -45,7 +50,7 @@ pub struct Analyzed<'a> {
 ///
 /// # Errors
 /// 42601 for an unknown option, or a value that one does not take; 22023 for TIMING without ANALYZE and an unknown format; 0A000 for
-/// a format other than text, and for what is only shown elsewhere.
+/// a format other than text and JSON, and for what is only shown elsewhere.
 pub fn explain_options(statement: &ast::Statement) -> SqlResult<(ExplainOptions, &ast::Statement)> {
     let ast::Statement::Explain {
         describe_alias,
@@ -76,7 +81,7 @@ pub fn explain_options(statement: &ast::Statement) -> SqlResult<(ExplainOptions,
             "costs" => read.costs_off = !on()?,
             "timing" => timing = Some(on()?),
             "summary" => summary = Some(on()?),
-            "format" => require_text(value.as_deref())?,
+            "format" => read.as_json = is_json(value.as_deref())?,
             "buffers" | "wal" | "settings" => {
                 if on()? {
                     return Err(SqlError::unsupported(format!("EXPLAIN option {name}")));
@@ -97,13 +102,14 @@ pub fn explain_options(statement: &ast::Statement) -> SqlResult<(ExplainOptions,
     Ok((read, statement))
 }
 
-fn require_text(format: Option<&str>) -> SqlResult<()> {
+fn is_json(format: Option<&str>) -> SqlResult<bool> {
     let Some(format) = format else {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "format requires a parameter"));
     };
     match format.to_lowercase().as_str() {
-        "text" => Ok(()),
-        "xml" | "json" | "yaml" => Err(SqlError::unsupported(format!("EXPLAIN format {format}"))),
+        "text" => Ok(false),
+        "json" => Ok(true),
+        "xml" | "yaml" => Err(SqlError::unsupported(format!("EXPLAIN format {format}"))),
         _ => {
             let message = format!("unrecognized value for EXPLAIN option \"format\": \"{format}\"");
             Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))

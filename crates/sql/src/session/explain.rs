@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Nanos, SqlError, SqlResult};
 use sqlparser::ast;
-use types::{Datum, Row};
+use types::{Datum, PgType, Row};
 
 use super::analytic::{AnalyticState, Deliver};
 use super::prepared::Planned;
@@ -23,9 +23,12 @@ pub(super) struct Explain<'a> {
     options: ExplainOptions,
 }
 
-/// The one column of its answer.
-pub(super) fn fields() -> Vec<Field> {
-    vec![text_field("QUERY PLAN")]
+impl Explain<'_> {
+    /// The one column of its answer.
+    pub(super) fn fields(&self) -> Vec<Field> {
+        let field = text_field("QUERY PLAN");
+        vec![if self.options.as_json { Field { ty: PgType::Json, ..field } } else { field }]
+    }
 }
 
 /// The EXPLAIN in a statement, if it is one.
@@ -62,8 +65,11 @@ impl Session {
                 self.explain_analytic(home, &planned, parameters, explain.options)?
             }
         };
-        let rows: Vec<Row> = lines.into_iter().map(|line| vec![Datum::text(line)]).collect();
-        self.send_rows(home, &fields(), &rows, run, out)?;
+        let rows: Vec<Row> = match explain.options.as_json {
+            true => vec![vec![Datum::Json(explain::json(&lines).into())]],
+            false => lines.into_iter().map(|line| vec![Datum::text(line)]).collect(),
+        };
+        self.send_rows(home, &explain.fields(), &rows, run, out)?;
         Ok(Ran::Tag("EXPLAIN".into()))
     }
 
@@ -184,12 +190,33 @@ mod tests {
             ("(TIMING)", "22023 EXPLAIN option TIMING requires ANALYZE"),
             ("(FORMAT nonsense)", "22023 unrecognized value for EXPLAIN option \"format\": \"nonsense\""),
             ("(FORMAT)", "42601 format requires a parameter"),
-            ("(FORMAT json)", "0A000 EXPLAIN format json is not supported"),
+            ("(FORMAT xml)", "0A000 EXPLAIN format xml is not supported"),
             ("(ANALYZE, BUFFERS)", "0A000 EXPLAIN option buffers is not supported"),
             ("FORMAT TEXT", "0A000 this form of EXPLAIN is not supported"),
         ] {
             let refused = bench.fail(&mut session, &format!("EXPLAIN {options} SELECT 1"));
             assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{options}");
+        }
+    }
+
+    #[test]
+    fn a_plan_in_json_is_one_value() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(&mut session, "CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t SELECT n FROM generate_series(1, 100) AS s(n)");
+        bench.run(&mut session, "PREPARE p AS SELECT a FROM t WHERE a = $1");
+        // As sqlx asks of what it has prepared, and pgAdmin.
+        for sql in [
+            "EXPLAIN (VERBOSE, FORMAT JSON) EXECUTE p(NULL)",
+            "EXPLAIN (FORMAT JSON, ANALYZE OFF, VERBOSE OFF, COSTS OFF, BUFFERS OFF, TIMING OFF, SUMMARY OFF, SETTINGS OFF, WAL OFF) \
+             SELECT a FROM t WHERE a = 1",
+            "EXPLAIN (ANALYZE, FORMAT json) SELECT a FROM t WHERE a = 1",
+        ] {
+            let lines = bench.run(&mut session, sql).lines();
+            assert_eq!(lines.len(), 1, "{sql}");
+            let plan: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+            assert_eq!(plan[0]["Plan"]["Node Type"], "Index Scan", "{sql}: {plan}");
+            assert_eq!(plan[0]["Plan"]["Index Name"], "t_pkey", "{sql}: {plan}");
         }
     }
 }

@@ -449,8 +449,8 @@ impl Session {
             Some(ParsedStatement::Cursor(statement)) => self.fetch_fields(statement),
             Some(ParsedStatement::Host(statement)) => self.start.host.statement_fields(statement).into(),
             Some(ParsedStatement::Ast(statement)) => {
-                if matches!(super::explain::parse(statement), Ok(Some(_))) {
-                    return super::explain::fields().into();
+                if let Ok(Some(explain)) = super::explain::parse(statement) {
+                    return explain.fields().into();
                 }
                 let name = super::script::parse_execute(statement).map(|(name, _)| name);
                 let prepared = name.and_then(|name| self.statements.get(&*name));
