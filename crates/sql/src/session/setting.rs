@@ -100,6 +100,7 @@ settings! {
     default_transaction_deferrable = def("default_transaction_deferrable", "off", Kind::Bool, "Has no effect: any snapshot is a safe one. Shown of new transactions.");
     default_transaction_isolation = def("default_transaction_isolation", "read committed", ISOLATION, "Isolation of new transactions.");
     default_transaction_read_only = reported(def("default_transaction_read_only", "off", Kind::Bool, "Whether new transactions may not write."));
+    default_with_oids = def("default_with_oids", "off", Kind::OneOf(&["off"]), "Must be off: rows have no numbers of their own.");
     extra_float_digits = def("extra_float_digits", "1", Kind::Integer(-15, 3), "Digits of floating-point text.");
     idle_in_transaction_session_timeout = def("idle_in_transaction_session_timeout", "0", Kind::Duration, "Longest idle time within a transaction.");
     idle_session_timeout = def("idle_session_timeout", "0", Kind::Duration, "Longest idle time outside a transaction.");

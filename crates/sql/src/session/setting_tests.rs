@@ -33,6 +33,16 @@ fn custom_settings_go_with_reset_all() {
 }
 
 #[test]
+fn dumps_of_old_servers_say_that_rows_have_no_numbers() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "SET default_with_oids = false; SET default_with_oids TO off");
+    assert_eq!(shown(&mut bench, &mut session, &["default_with_oids"]), ["off"]);
+    let refusal = "22023 invalid value for parameter \"default_with_oids\": \"true\"";
+    assert_eq!(refused(&mut bench, &mut session, "SET default_with_oids = true"), refusal);
+}
+
+#[test]
 fn whose_changes_are_replicated_says_nothing_and_may_be_everybodys() {
     let mut bench = Bench::new();
     let mut session = bench.session();
