@@ -732,6 +732,16 @@ fn conditions_without_columns_stay_above_aggregations() {
 }
 
 #[test]
+fn time_zones_have_names() {
+    let mut sample = Sample::new();
+    // As PostgREST asks for them all.
+    let sql = "select name, abbrev, utc_offset, is_dst from pg_timezone_names where name in ('Asia/Tokyo', 'UTC', 'America/New_York') order by name";
+    let expected = "America/New_York|EST|-05:00:00|f\nAsia/Tokyo|JST|09:00:00|f\nUTC|UTC|00:00:00|f\n";
+    assert_eq!(sample.text(sql).as_deref(), Ok(expected));
+    assert_eq!(sample.text("select count(*) > 300 from pg_timezone_names").as_deref(), Ok("t\n"));
+}
+
+#[test]
 fn json_of_arrays_is_written_in_postgresqls_lines() {
     let mut sample = Sample::new();
     let rows = "(values (1, array['a', ' b']), (2, null), (3, array['c']), (4, null)) v(i, x)";

@@ -3,7 +3,7 @@
 use base::Oid;
 use sql::session::QueryContext;
 use sql::system::{EXTENSIONS, extension_named};
-use types::{Datum, ElementType, TypeMod};
+use types::{Datum, ElementType, Interval, TypeMod};
 
 use super::access::{self, acl};
 use super::{Rows, letter, oid, text};
@@ -36,6 +36,7 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
             }
         }
         "pg_settings" => settings(out),
+        "pg_timezone_names" => time_zones(out),
         "pg_db_role_setting" => start_settings(out),
         "pg_default_acl" => access::defaults(out),
         "pg_shdescription" => shared_descriptions(out),
@@ -243,6 +244,18 @@ fn settings(out: &mut Rows<'_>) {
             ("vartype", text("string")),
             ("source", text("session")),
             ("pending_restart", Datum::Bool(false)),
+        ]);
+    }
+}
+
+fn time_zones(out: &mut Rows<'_>) {
+    for zone in types::datetime::zone::all_at(out.shared.context.statement_start) {
+        let micros = i64::from(zone.offset_seconds) * 1_000_000;
+        out.add(vec![
+            ("name", text(&zone.name)),
+            ("abbrev", text(&zone.abbreviation)),
+            ("utc_offset", Datum::Interval(Interval { months: 0, days: 0, micros })),
+            ("is_dst", Datum::Bool(zone.is_dst)),
         ]);
     }
 }

@@ -38,6 +38,30 @@ pub fn abbreviation_at(zone: &TimeZone, instant: i64) -> String {
     zone.to_offset_info(stamp_of(instant)).abbreviation().to_owned()
 }
 
+/// A zone of the time zone database at an instant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedZone {
+    pub name: String,
+    pub abbreviation: String,
+    /// East of Greenwich.
+    pub offset_seconds: i32,
+    pub is_dst: bool,
+}
+
+/// All zones of the time zone database at `instant`, by their names in order. Reads the files of those that were not asked for yet.
+pub fn all_at(instant: i64) -> Vec<NamedZone> {
+    let mut names: Vec<String> = jiff::tz::db().available().map(|name| name.as_str().to_owned()).collect();
+    names.sort_unstable();
+    let at = stamp_of(instant);
+    let zone_then = |name: String| {
+        let zone = TimeZone::get(&name).ok()?;
+        let then = zone.to_offset_info(at);
+        let (abbreviation, offset_seconds) = (then.abbreviation().to_owned(), then.offset().seconds());
+        Some(NamedZone { name, abbreviation, offset_seconds, is_dst: then.dst().is_dst() })
+    };
+    names.into_iter().filter_map(zone_then).collect()
+}
+
 /// The local time of an instant in `zone`, as a timestamp without time zone.
 pub fn to_local(zone: &TimeZone, instant: i64) -> i64 {
     if instant == i64::MAX || instant == i64::MIN {
