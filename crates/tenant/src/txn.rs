@@ -206,6 +206,11 @@ impl Txn {
         self.isolation != Isolation::ReadCommitted && self.frozen.is_none()
     }
 
+    /// Whether checks of the statement under way wait for its end ([`crate::View::finish_statement`]).
+    pub fn owes_checks(&self) -> bool {
+        !self.checks.is_empty()
+    }
+
     /// Whether it changed the catalog.
     pub fn has_ddl(&self) -> bool {
         self.wrote_catalog

@@ -1,6 +1,7 @@
 //! Commits that wait for room in memory.
 
 use base::ByteCount;
+use storage::MemoryBudget;
 use tenant::WriterWait;
 
 use super::stand_in::Answer;
@@ -234,4 +235,42 @@ fn waits_for_limit(bench: &mut Bench, mut call: impl FnMut(&mut Bench) -> Result
     }
     bench.set_over_limit(false);
     waits
+}
+
+#[test]
+fn a_long_change_that_is_done_is_not_begun_again_for_want_of_room() {
+    let budget = MemoryBudget::new(ByteCount::from_mib(2), 0, 1);
+    let (mut alone, mut bench) = (Bench::new(), Bench::charged_to(&budget));
+    let mut neighbour = Bench::charged_to(&budget);
+    let mut other = neighbour.session();
+    neighbour.run(&mut other, "CREATE TABLE u (id int PRIMARY KEY, v text)");
+    let made = "CREATE TABLE t (id bigint); CREATE SEQUENCE s";
+    // A value of a sequence goes to the live pages at once, so that the branch is behind them again: here at the end of the last slice.
+    let change = "INSERT INTO t SELECT CASE WHEN g = 6000 THEN nextval('s') ELSE g END FROM generate_series(1, 6000) g";
+    let (mut first, mut one) = (alone.session(), bench.session());
+    alone.run(&mut first, made);
+    bench.run(&mut one, made);
+    let (_, turns) = alone.run_in_turns(&mut first, change);
+    assert!(turns > 10, "{turns} turns");
+    for _ in 1..turns {
+        let paused = bench.try_run(&mut one, change);
+        assert!(matches!(paused, Err(Pause::Yield | Pause::Slice(_))), "{paused:?}");
+    }
+    fill(&mut neighbour, &mut other);
+    let (mut neighbour, mut waits) = (Some(neighbour), 0);
+    let answer = loop {
+        match bench.try_run(&mut one, change) {
+            Ok(answer) => break answer,
+            Err(Pause::Memory(_)) => waits += 1,
+            Err(Pause::Yield | Pause::Slice(_)) => {}
+            Err(pause) => panic!("{pause:?}"),
+        }
+        // The last slice waits 32 times at most, and runs then.
+        if waits == 40 {
+            drop(neighbour.take());
+        }
+    };
+    assert_eq!(waits, 40);
+    assert_eq!(answer.tags, ["INSERT 0 6000"]);
+    assert_eq!(bench.run(&mut one, "SELECT count(*) FROM t").lines(), ["6000"]);
 }

@@ -267,13 +267,19 @@ impl Session {
         wait.map_or(Ok(()), |wait| Err(Pause::Memory(wait)))
     }
 
-    /// Checks what is due at a statement's end: foreign keys.
+    /// Checks what is due at a statement's end: foreign keys. Where nothing is due nothing is waited for: what a long change has poured is not taken back with
+    /// the statement, which would do it a second time.
     pub(super) fn finish_statement(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
-        match self.transaction.peek() {
-            // One that has read nothing owes nothing, and a snapshot is taken by the first that reads.
-            Some(open) if !open.txn.awaits_snapshot() => self.with_view(home, |view| view.finish_statement()),
-            _ => Ok(()),
+        let Some(open) = self.transaction.open() else { return Ok(()) };
+        // One that has read nothing owes nothing, and a snapshot is taken by the first that reads.
+        if open.txn.awaits_snapshot() {
+            return Ok(());
         }
+        if open.txn.owes_checks() {
+            return self.with_view(home, |view| view.finish_statement());
+        }
+        let finished = home.tenant.view(&mut open.txn, home.redo).finish_statement();
+        finished.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
     }
 
     fn dispatch(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {

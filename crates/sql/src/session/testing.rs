@@ -110,8 +110,13 @@ impl Bench {
 
     /// The same with so much memory for its pages, of which none ever leave it.
     pub(crate) fn within(memory: ByteCount) -> Bench {
+        Bench::charged_to(&MemoryBudget::new(memory, 0, 1))
+    }
+
+    /// The same in memory that it may share with others.
+    pub(crate) fn charged_to(budget: &Arc<MemoryBudget>) -> Bench {
         let mut bench = Bench::new();
-        bench.tenant.charge_to(&MemoryBudget::new(memory, 0, 1));
+        bench.tenant.charge_to(budget);
         bench
     }
 
