@@ -97,6 +97,28 @@ fn a_commit_waits_for_room_and_goes_on_without_it() {
     waits(&mut bench, &mut one, |bench, one| bench.try_run(one, "COMMIT").map(drop));
 }
 
+/// After the slice with the value of the sequence its branch has to catch up with the live pages.
+#[test]
+fn a_long_change_waits_for_room_and_goes_on_without_it() {
+    let mut bench = Bench::within(ByteCount::from_mib(1));
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(&mut one, "CREATE TABLE t (id bigint); CREATE SEQUENCE s");
+    bench.run(&mut other, "CREATE TABLE u (id int PRIMARY KEY, v text)");
+    fill(&mut bench, &mut other);
+    let change = "INSERT INTO t SELECT CASE WHEN g = 5000 THEN nextval('s') ELSE g END FROM generate_series(1, 6000) g";
+    let mut waits = 0;
+    let answer = loop {
+        match bench.try_run(&mut one, change) {
+            Ok(answer) => break answer,
+            Err(Pause::Memory(_)) => waits += 1,
+            Err(Pause::Yield | Pause::Slice(_)) => {}
+            Err(pause) => panic!("{pause:?}"),
+        }
+        assert!(waits < 10_000, "it waits for ever");
+    };
+    assert_eq!(answer.tags, ["INSERT 0 6000"]);
+}
+
 #[test]
 fn whatever_changes_the_catalog_waits_for_room() {
     let (mut bench, _one, mut other) = changed("BEGIN");

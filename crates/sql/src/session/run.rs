@@ -432,10 +432,11 @@ impl Session {
             let message = format!("cannot execute {command} in a read-only transaction");
             return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
         }
+        // First, for it may wait for memory itself: behind a wait that was given up it would begin another one, and so for ever.
+        self.catch_up(home)?;
         if planned.bound.writes().is_some() && limits.slice.is_none() {
             self.await_memory(home)?;
         }
-        self.catch_up(home)?;
         let mut source = match planned.bound.external_source() {
             None => None,
             Some(source) => {

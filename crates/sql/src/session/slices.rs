@@ -106,12 +106,13 @@ impl Session {
         if !slicing.began {
             self.await_own_cap(home)?;
         }
+        // Before the wait for memory, as `run_point` has it. A branch that begins now is behind nobody.
+        self.catch_up(home)?;
         self.await_memory(home)?;
         if self.begin_branch(home)?.is_err() {
             let done = self.run_point(home, planned, parameters, sink, ExecLimits::default())?;
             return Ok(done.expect("nothing limits its rows"));
         }
-        self.catch_up(home)?;
         let open = self.transaction.open().expect("a statement runs in a transaction");
         if !slicing.began {
             if open.txn.changed_bytes() > 0 {
@@ -173,9 +174,9 @@ impl Session {
         if filling.stored == 0 {
             self.await_own_cap(home)?;
         }
+        self.catch_up(home)?;
         self.await_memory(home)?;
         self.begin_branch(home)??;
-        self.catch_up(home)?;
         if let Some(loaded) = self.loaded_rows.take() {
             filling.rows.load(loaded);
         }
@@ -256,11 +257,11 @@ impl Session {
             return Ok(());
         }
         self.await_own_cap(home)?;
+        self.catch_up(home)?;
         self.await_memory(home)?;
         if self.begin_branch(home)?.is_err() {
             return Ok(());
         }
-        self.catch_up(home)?;
         let open = self.transaction.open().expect("looked at above");
         if let Some(end) = home.tenant.log_ahead(&mut open.txn, home.redo)? {
             return Err(Pause::Memory(WriterWait::Log(end)));
