@@ -1,5 +1,5 @@
-//! Functions of the server that give rows, in FROM: `rowhouse.advise`, `pg_get_keywords`. What they are called with is worked out when the query is
-//! planned, so it may name parameters and no columns.
+//! Functions of the server that give rows, in FROM: `rowhouse.advise`, `pg_get_keywords`, `pg_show_all_settings`. What they are called with is worked out
+//! when the query is planned, so it may name parameters and no columns.
 
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::Field;

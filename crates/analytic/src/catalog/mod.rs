@@ -171,6 +171,7 @@ pub(crate) fn function_rows(
     let mut out = Rows::new(shared, of);
     match of.name {
         "pg_get_keywords" => keywords::fill(&mut out),
+        "pg_show_all_settings" => server::settings(&mut out),
         _ => advice::fill(&mut out, arguments)?,
     }
     Ok(std::mem::take(&mut out.rows))

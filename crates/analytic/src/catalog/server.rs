@@ -233,7 +233,7 @@ fn members(out: &mut Rows<'_>) {
     }
 }
 
-fn settings(out: &mut Rows<'_>) {
+pub(super) fn settings(out: &mut Rows<'_>) {
     let context = out.shared.context.clone();
     for (name, setting, description) in &context.settings {
         out.add(vec![

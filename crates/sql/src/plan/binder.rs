@@ -26,6 +26,8 @@ pub(super) struct Binder<'a> {
     pub(super) ctx: PlanContext<'a>,
     /// Paths through an index are taken to yield fewer rows than is likely.
     pub(super) hopeful: bool,
+    /// The rows of `pg_settings` are made here.
+    pub(super) has_settings: bool,
     subqueries: RefCell<Vec<Option<SelectPlan>>>,
     accesses: RefCell<Vec<RelationAccess>>,
     tables: RefCell<Vec<(Oid, TableUse)>>,
@@ -83,6 +85,7 @@ impl<'a> Binder<'a> {
         Binder {
             ctx,
             hopeful: false,
+            has_settings: false,
             subqueries: RefCell::default(),
             accesses: RefCell::default(),
             tables: RefCell::default(),
@@ -105,6 +108,11 @@ impl<'a> Binder<'a> {
     /// One that prefers paths through an index, for a plan of which it is decided later whether they yield as few rows.
     pub(super) fn hopeful(ctx: PlanContext<'a>) -> Binder<'a> {
         Binder { hopeful: true, ..Binder::new(ctx) }
+    }
+
+    /// One that has the rows of `pg_settings`, for a statement that changes settings beside them.
+    pub(super) fn with_settings(ctx: PlanContext<'a>) -> Binder<'a> {
+        Binder { has_settings: true, ..Binder::new(ctx) }
     }
 
     /// The context for expressions where aggregates are as said and subqueries are welcome.

@@ -9,6 +9,7 @@ use super::binder::{Binder, NamedRelation, object_name};
 use super::level::{Level, LevelScope, Namespace, RelationColumn, RelationSource, VisibleColumn};
 use super::point_plan::{SelectPlan, TableFunction, TableUse};
 use super::refuse::refuse;
+use super::settings_rows::settings_query;
 use super::visit::outer_columns;
 use crate::expr::{
     Aggregates, BoundExpr, CompareOp, IS_CALLED, LAST_VALUE, Scope, bind_comparison, bind_condition,
@@ -308,6 +309,9 @@ impl Binder<'_> {
         }
         let relation = match self.find_relation(name)? {
             NamedRelation::Found(relation) => relation,
+            NamedRelation::System if self.has_settings && is_named(name, "pg_settings") => {
+                return self.bind_settings(level, "pg_settings", alias);
+            }
             NamedRelation::System => return Err(self.not_here(format!("{name} is a system catalog"))),
         };
         let own = relation.name().to_owned();
@@ -348,6 +352,20 @@ impl Binder<'_> {
             attnum,
         });
         Ok((columns.collect(), bound.plan))
+    }
+
+    /// The session's settings, each row with the value at the moment.
+    fn bind_settings(
+        &self,
+        level: &mut Level,
+        name: &str,
+        alias: Option<&ast::TableAlias>,
+    ) -> SqlResult<usize> {
+        let query = crate::parse::parse_query(&settings_query())?;
+        let bound = self.bind_query(&query, None)?;
+        let mut columns: Vec<RelationColumn> = bound.columns.into_iter().map(RelationColumn::from).collect();
+        let shown = apply_alias(alias, name, &mut columns)?;
+        Ok(level.add(shown, None, columns, RelationSource::Derived(vec![bound.plan])))
     }
 
     fn bind_view(&self, view: &ViewDefinition) -> SqlResult<RelationSource> {
@@ -407,6 +425,9 @@ impl Binder<'_> {
             [schema, function] if schema == "pg_catalog" => function.as_str(),
             _ => return Err(self.not_here(format!("the function {name} in FROM"))),
         };
+        if function == "pg_show_all_settings" && self.has_settings && args.is_empty() && !ordinality {
+            return self.bind_settings(level, function, alias);
+        }
         let mut exprs = Vec::new();
         for arg in args {
             match arg {
@@ -631,6 +652,11 @@ fn view_columns(view: &ViewDefinition) -> Vec<RelationColumn> {
             attnum: i16::try_from(i + 1).expect("a view has few columns"),
         })
         .collect()
+}
+
+/// Whether that is the name's last part.
+fn is_named(name: &ast::ObjectName, last: &str) -> bool {
+    name.0.last().and_then(|part| part.as_ident()).is_some_and(|ident| fold_ident(ident) == last)
 }
 
 /// Renames columns as the alias says; answers the relation's name.

@@ -5,7 +5,7 @@
 //! with a reason. A clause that nobody consumed is an error: the walks destructure every syntax node by all of its fields.
 //!
 //! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `open_level`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path`,
-//! `join_order` and `keyed` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `unnamed`, `union`, `analytic` (what goes elsewhere).
+//! `join_order` and `keyed` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `unnamed`, `union`, `settings_rows`, `analytic` (what goes elsewhere).
 
 mod analytic;
 mod binder;
@@ -26,6 +26,7 @@ mod point_plan;
 mod refuse;
 mod row_locks;
 mod select;
+mod settings_rows;
 mod size;
 mod target;
 mod union;

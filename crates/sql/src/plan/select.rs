@@ -49,7 +49,10 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
                 return Err(error);
             }
             let Some(reason) = binder.reason_for(&error) else { return Err(error) };
-            return analytic::plan(query, reason, ctx);
+            return match changing_settings(query, ctx)? {
+                Some(plan) => Ok(plan),
+                None => analytic::plan(query, reason, ctx),
+            };
         }
     };
     let read_only = !binder.has_effects();
@@ -62,6 +65,18 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
         return analytic::plan(query, reason, ctx);
     }
     finish(binder, bound, cost, None, ctx)
+}
+
+/// A plan for the point path of a query that calls `set_config`, which a session does at home, for rows of `pg_settings`: so pgAdmin and pg_dump set what a server may not
+/// have.
+fn changing_settings(query: &ast::Query, ctx: &PlanContext<'_>) -> SqlResult<Option<BoundPlan>> {
+    if !analytic::names_any(query, &["set_config"]) {
+        return Ok(None);
+    }
+    let binder = Binder::with_settings(*ctx);
+    let Ok(bound) = binder.bind_query(query, None) else { return Ok(None) };
+    let cost = bound.plan.cost;
+    finish(binder, bound, cost, None, ctx).map(Some)
 }
 
 /// A plan for the point path of a query that is expected to look at too many rows for it, if how many there are between the ends of a range decides that:

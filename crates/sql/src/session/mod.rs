@@ -93,6 +93,7 @@ pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_valu
 pub use role::password_cleared;
 pub use row_store::{LoadedRows, RowStore, RowStoreWriter, StoredRowsRead};
 pub use setting::SERVER_VERSION;
+pub(crate) use setting::described_settings;
 pub use shared_plans::SharedPlans;
 pub use signals::{BackendSignals, may_act_for, signal_backend};
 pub use statement_counts::{StatementCounts, StatementFigures, StatementTook, Taken};

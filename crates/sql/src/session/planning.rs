@@ -24,7 +24,7 @@ const OF_LOCKS: &[&str] = &["pg_locks", "pg_blocking_pids"];
 const OF_BACKENDS: &[&str] = &["pg_stat_activity", "pg_stat_ssl", "pg_stat_gssapi", "pg_stat_database"];
 const OF_PREPARED: &[&str] = &["pg_prepared_statements"];
 const OF_SEQUENCES: &[&str] = &["pg_sequences"];
-const OF_SETTINGS: &[&str] = &["pg_settings", "current_setting", "version"];
+const OF_SETTINGS: &[&str] = &["pg_settings", "pg_show_all_settings", "current_setting", "version"];
 
 /// The tenant's row counts, for the choice of paths.
 struct LiveRows<'a> {

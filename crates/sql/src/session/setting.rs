@@ -701,6 +701,11 @@ impl Settings {
     }
 }
 
+/// All settings but custom ones, each with what is said of it.
+pub(crate) fn described_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DEFINITIONS.iter().map(|definition| (definition.name, definition.description))
+}
+
 /// A Boolean setting's value.
 pub(super) fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }

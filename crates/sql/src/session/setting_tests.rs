@@ -308,3 +308,30 @@ fn a_commit_is_waited_for_as_its_transaction_says() {
         assert_eq!(session.observed() > before, waits, "{of_session}: {within}");
     }
 }
+
+#[test]
+fn settings_are_set_for_rows_of_pg_settings() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    // As pgAdmin begins a session.
+    for (from, value) in [
+        ("pg_show_all_settings()", "escape"),
+        ("pg_settings", "hex"),
+        ("pg_catalog.pg_settings AS s", "escape"),
+        ("pg_catalog.pg_show_all_settings() s", "hex"),
+    ] {
+        let sql = format!(
+            "SET DateStyle=ISO; SELECT set_config('bytea_output', '{value}', false) FROM {from} WHERE name = 'bytea_output'; \
+             SET client_encoding='utf-8'"
+        );
+        assert_eq!(bench.run(&mut session, &sql).lines(), [value], "{sql}");
+        assert_eq!(shown(&mut bench, &mut session, &["bytea_output"]), [value]);
+    }
+    // As pg_dump does, of a setting that is not there.
+    let unknown = "SELECT set_config(name, 'view', false) FROM pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
+    assert!(bench.run(&mut session, unknown).lines().is_empty());
+    let own = "SELECT set_config(s.name, upper(s.setting), false) FROM pg_settings s WHERE s.name IN ('work_mem', 'application_name') \
+               ORDER BY s.name DESC";
+    bench.run(&mut session, "SET application_name = 'a'");
+    assert_eq!(bench.run(&mut session, own).lines(), ["4MB", "A"]);
+}

@@ -32,7 +32,12 @@ cache_excess:int8 spills:int8 spills_of:int8 keeps_p99:bool since:timestamptz no
 const KEYWORDS: &str =
     "pg_catalog.pg_get_keywords 1686 f word:text catcode:char barelabel:bool catdesc:text baredesc:text";
 
-static FUNCTIONS: LazyLock<[RowsFunction; 2]> = LazyLock::new(|| {
+/// The columns of `pg_settings`.
+const SETTINGS: &str = "pg_catalog.pg_show_all_settings 2084 f name:text setting:text unit:text category:text short_desc:text extra_desc:text \
+context:text vartype:text source:text min_val:text max_val:text enumvals:_text boot_val:text reset_val:text sourcefile:text sourceline:int4 \
+pending_restart:bool";
+
+static FUNCTIONS: LazyLock<[RowsFunction; 3]> = LazyLock::new(|| {
     let parameter = |name, ty, is_optional| Parameter { name, ty, is_optional };
     [
         RowsFunction {
@@ -43,6 +48,7 @@ static FUNCTIONS: LazyLock<[RowsFunction; 2]> = LazyLock::new(|| {
             ],
         },
         RowsFunction { result: parse_table(KEYWORDS), parameters: Vec::new() },
+        RowsFunction { result: parse_table(SETTINGS), parameters: Vec::new() },
     ]
 });
 
