@@ -14,7 +14,7 @@ use sql::MemoryBound;
 use sql::expr::{
     AdvisoryKey, EvalError, EvalResult, FOLDING_BYTES_MAX, NoSubqueries, SessionContext, StatementCtx,
 };
-use sql::session::{QueryContext, QueryControl, may_act_for, signal_backend};
+use sql::session::{QueryContext, QueryControl, may_act_for, signal_backend, version_text};
 use tenant::SnapshotView;
 use tenant::catalog::{Catalog, Table};
 use types::{Datum, PgType, TypeMod};
@@ -282,8 +282,7 @@ impl SessionContext for Shared {
             .collect()
     }
     fn version(&self) -> String {
-        let number = self.setting("server_version").unwrap_or_else(|| "15.0".to_owned());
-        format!("PostgreSQL {number} (Rowhouse {})", env!("CARGO_PKG_VERSION"))
+        version_text()
     }
     fn backend_pid(&self) -> i32 {
         self.context.pid as i32

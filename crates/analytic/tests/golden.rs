@@ -514,6 +514,13 @@ fn grouping_sets_have_postgresqls_limit() {
 }
 
 #[test]
+fn the_server_has_one_version() {
+    let mut sample = Sample::new();
+    let expected = format!("{}\n", sql::session::version_text());
+    assert_eq!(sample.text("select version() from parent where id = 1").as_deref(), Ok(&*expected));
+}
+
+#[test]
 fn what_is_remembered_of_subqueries_gives_way() {
     let mut sample = Sample::new();
     sample.work_memory = Some(ByteCount::from_mib(2));

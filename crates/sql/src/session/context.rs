@@ -15,6 +15,11 @@ use super::setting::{Lasting, SERVER_VERSION, Settings};
 use super::signals::{may_act_for, signal_backend};
 use crate::expr::{AdvisoryKey, EvalError, EvalResult, SessionContext};
 
+/// What `version()` answers, whichever path asks.
+pub fn version_text() -> String {
+    format!("PostgreSQL {SERVER_VERSION} {}, 64-bit", env!("CARGO_PKG_VERSION"))
+}
+
 /// What `currval` and `lastval` need one of.
 const READ: [Privileges; 2] = [Privileges::USAGE, Privileges::SELECT];
 
@@ -233,7 +238,7 @@ impl SessionContext for StatementHost<'_, '_> {
     }
 
     fn version(&self) -> String {
-        format!("PostgreSQL {SERVER_VERSION} {}, 64-bit", env!("CARGO_PKG_VERSION"))
+        version_text()
     }
 
     fn backend_pid(&self) -> i32 {

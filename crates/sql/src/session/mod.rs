@@ -79,6 +79,7 @@ use types::FormatContext;
 pub use crate::copy::CopyEncoder;
 pub use crate::parse::{CopyOptions, HostStatement, OptionChange};
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
+pub use context::version_text;
 pub use counting::StatementText;
 pub use host::{
     AdviceEntry, AdviceFound, AdviceShortfall, BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow,
