@@ -170,7 +170,10 @@ impl OwnSequences {
 enum Call {
     /// `nextval`, and what it gave out.
     Next(i64),
-    Set { value: i64, called: bool },
+    Set {
+        value: i64,
+        called: bool,
+    },
 }
 
 /// Calls that are remembered for a statement's next run, 24 bytes each.

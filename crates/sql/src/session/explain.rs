@@ -203,7 +203,10 @@ mod tests {
     fn a_plan_in_json_is_one_value() {
         let mut bench = Bench::new();
         let mut session = bench.session();
-        bench.run(&mut session, "CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t SELECT n FROM generate_series(1, 100) AS s(n)");
+        bench.run(
+            &mut session,
+            "CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t SELECT n FROM generate_series(1, 100) AS s(n)",
+        );
         bench.run(&mut session, "PREPARE p AS SELECT a FROM t WHERE a = $1");
         // As sqlx asks of what it has prepared, and pgAdmin.
         for sql in [
