@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""The release build optimised by a profile of its own work (PGO) and linked as one program (LTO): what is to be run for others.
+
+Builds the program with counters, has it serve TPC-C on one tenant and on many, pgbench's two scripts, TPC-H and the DVD Store for two
+minutes, and builds it again by what was counted. The result is target/release/rowhouse; the counts stay in target/profiled. Only the
+crates of this workspace are built so: what they depend on is that of `cargo build --release`, which is needed once.
+
+Takes some 15 minutes on two cores, after that one. Needs llvm-profdata of the LLVM that rustc has (`rustc -vV`): from rustup's
+component llvm-tools, or Debian's llvm-NN; and lld, which rustc brings on Linux.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import servers
+from servers import say
+
+PROFILED = servers.ROOT / "target" / "profiled"
+PROGRAM = servers.ROOT / "target" / "release" / "rowhouse"
+# Tenants, how each is loaded, and for how many seconds: what a server does for others, by its parts.
+LOADS = [
+    ["tpcc", "--tenants", 1, "--prefix", "one", "--warehouses", 2, "--clients", 8, "--seconds", 30],
+    ["tpcc", "--tenants", 32, "--prefix", "many", "--scale", 0.01, "--seconds", 20],
+    ["pgbench", "--tenants", 1, "--prefix", "changed", "--clients", 8, "--seconds", 10],
+    ["pgbench-select", "--tenants", 1, "--prefix", "read", "--clients", 8, "--seconds", 10],
+    ["tpch", "--tenants", 1, "--prefix", "reported", "--scale", 0.02, "--seconds", 10],
+    ["dvdstore", "--tenants", 1, "--prefix", "visited", "--clients", 4, "--seconds", 10],
+]
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=servers.ROOT).stdout
+
+
+def profile_tool():
+    """llvm-profdata of rustc's LLVM, whose format no other one is sure to read."""
+    major = re.search(r"LLVM version: (\d+)", output("rustc", "-vV"))[1]
+    host = re.search(r"host: (\S+)", output("rustc", "-vV"))[1]
+    component = Path(output("rustc", "--print", "sysroot").strip()) / "lib" / "rustlib" / host / "bin" / "llvm-profdata"
+    for found in (component, shutil.which(f"llvm-profdata-{major}"), shutil.which("llvm-profdata")):
+        if found and Path(found).exists() and f"LLVM version {major}." in output(str(found), "--version"):
+            return str(found)
+    sys.exit(f"llvm-profdata {major} is not there: rustup component add llvm-tools, or Debian's llvm-{major}")
+
+
+def build(*flags):
+    """Builds the workspace's crates anew with these flags of rustc. Their wrapper is the same each time, as the names in a profile have it in them."""
+    wrapper = PROFILED / "rustc"
+    wrapper.write_text('#!/bin/sh\nexec "$@" $ROWHOUSE_RUSTC_FLAGS\n')
+    wrapper.chmod(0o755)
+    members = [package["name"] for package in json.loads(output("cargo", "metadata", "--no-deps", "--format-version", "1"))["packages"]]
+    # What is there was built with other flags, which cargo does not know of.
+    subprocess.run(["cargo", "clean", "--release", "--quiet", *[word for name in members for word in ("-p", name)]], check=True, cwd=servers.ROOT)
+    variables = dict(os.environ, RUSTC_WORKSPACE_WRAPPER=str(wrapper), ROWHOUSE_RUSTC_FLAGS=" ".join(flags))
+    subprocess.run(["cargo", "build", "--release", "-p", "rowhouse"], check=True, env=variables, cwd=servers.ROOT)
+
+
+def work():
+    """Has the program do what it is optimised for."""
+    servers.ROWHOUSE = PROGRAM
+    with servers.folder("profiled") as folder, servers.running(servers.Rowhouse(folder, ["--memory", "2GiB"], PROGRAM)) as server:
+        for load in LOADS:
+            say(f"  {' '.join(map(str, load))}")
+            servers.bench(server, *load, "--warm-up", 1, "--no-check")
+
+
+def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    tool, counts, profile = profile_tool(), PROFILED / "counts", PROFILED / "rowhouse.profdata"
+    shutil.rmtree(counts, ignore_errors=True)
+    counts.mkdir(parents=True)
+    say("1 of 3: building with counters")
+    build(f"-Cprofile-generate={counts}")
+    say("2 of 3: at work, two minutes")
+    work()
+    subprocess.run([tool, "merge", "-o", str(profile), *map(str, counts.glob("*.profraw"))], check=True)
+    say("3 of 3: building by what was counted")
+    build(f"-Cprofile-use={profile}", "-Clinker-plugin-lto", f"-Clink-arg=-Wl,--thinlto-jobs={os.cpu_count()}")
+    say(f"{PROGRAM}")
+
+
+if __name__ == "__main__":
+    main()
