@@ -5,11 +5,12 @@
 //! and those go on side by side: what a tenant may read, write and compute a second holds up its own.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{ByteCount, Nanos, TenantId, WorkerId};
 use env::Env;
+use futures::FutureExt;
 use futures::channel::oneshot;
 use rustc_hash::FxHashMap;
 use storage::redo::{LogDir, RedoError, RedoIndex};
@@ -42,8 +43,7 @@ const READS_OF_LOGS: usize = 5;
 /// Looks after the tenants of worker `index` until the worker stops.
 pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
     let mut tended = SideBySide::default();
-    // Those at which a look has panicked, and until when they are left alone.
-    let mut given_up: FxHashMap<TenantId, Nanos> = FxHashMap::default();
+    let given_up = GivenUp::default();
     loop {
         env::sleep(TICK).await;
         for home in shared.workers[index].open_homes() {
@@ -58,7 +58,7 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
             // A long call is not run to its end for this: a task of the tenant's own looks when it has ended.
             let is_later = home.is_in_a_call();
             let (is_tended, now) = (tended.has(home.id()), env::now());
-            let gives_back = given_up.get(&home.id()).is_none_or(|until| now >= *until);
+            let gives_back = !given_up.has(home.id(), now);
             let look = || {
                 if !is_later {
                     home.look_at_space();
@@ -69,24 +69,53 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
                 Some(true) => {}
                 Some(false) => continue,
                 None => {
-                    given_up.insert(home.id(), now + PANICKED_PAUSE);
+                    given_up.note(home.id(), now);
                     continue;
                 }
             }
             let begin = || {
-                let (tended, shared) = (home.clone(), shared.clone());
+                let (tended, shared, given_up) = (home.clone(), shared.clone(), given_up.clone());
                 home.spawn(async move {
-                    if is_later {
-                        tended.look_at_space();
-                        if !needs_tending(&shared, &tended, gives_back, env::now()) {
-                            return;
+                    let look = async {
+                        if is_later {
+                            tended.look_at_space();
+                            if !needs_tending(&shared, &tended, gives_back, env::now()) {
+                                return;
+                            }
                         }
-                    }
-                    tend(&shared, &tended, gives_back).await;
+                        tend(&shared, &tended, gives_back).await;
+                    };
+                    given_up.noting(tended.id(), now, look).await;
                 })
             };
             tended.begin(home.id(), begin).await;
         }
+    }
+}
+
+/// Tenants of which a look has panicked, in its turn or in a task of theirs, and until when they are given nothing back.
+#[derive(Clone, Default)]
+struct GivenUp(Arc<Mutex<FxHashMap<TenantId, Nanos>>>);
+
+impl GivenUp {
+    fn has(&self, tenant: TenantId, now: Nanos) -> bool {
+        self.lock().get(&tenant).is_some_and(|until| now < *until)
+    }
+
+    fn note(&self, tenant: TenantId, now: Nanos) {
+        self.lock().insert(tenant, now + PANICKED_PAUSE);
+    }
+
+    /// Goes through with a tenant's task that began at `now`, and notes it if that panics, as it does then.
+    async fn noting(&self, tenant: TenantId, now: Nanos, task: impl Future<Output = ()>) {
+        if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+            self.note(tenant, now);
+            resume_unwind(panic)
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, Nanos>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -242,6 +271,18 @@ mod tests {
             })
             .collect();
         assert_eq!(looks, [Some(16), None, Some(18)]);
+    }
+
+    #[test]
+    fn what_panics_in_a_task_of_its_tenants_is_left_alone_for_a_while_too() {
+        let (given_up, [id, other]) = (GivenUp::default(), [16, 17].map(TenantId));
+        let now = Nanos::from_secs(7);
+        given_up.noting(other, now, async {}).now_or_never().expect("it waits for nothing");
+        let panics = async { assert!(given_up.has(id, now), "the test asked for a panic") };
+        let ended = AssertUnwindSafe(given_up.noting(id, now, panics)).catch_unwind().now_or_never();
+        assert!(ended.is_some_and(|ended| ended.is_err()));
+        assert!(given_up.has(id, now + Nanos::from_secs(59)) && !given_up.has(other, now));
+        assert!(!given_up.has(id, now + PANICKED_PAUSE));
     }
 
     #[test]
