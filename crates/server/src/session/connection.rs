@@ -314,7 +314,7 @@ impl Connection {
 
     /// For a wait for the client, or for other sessions: the log's upkeep is told of it where it keeps the log.
     pub(super) fn idle_branch(&self) -> Option<IdleBranch> {
-        self.session.has_branch().then(|| self.control.idle_branch())
+        self.control.idle(self.session.has_branch())
     }
 
     async fn receive_more(&mut self) -> Result<(), End> {

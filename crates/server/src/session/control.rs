@@ -281,6 +281,16 @@ impl Control {
         self.request(TERMINATE);
     }
 
+    /// For a wait for the client, or for other sessions: [`Control::idle_branch`] of a session whose transaction `has_branch`. Of any other nothing is left of a transaction
+    /// that wrote nothing before it ended.
+    pub(crate) fn idle(self: &Arc<Control>, has_branch: bool) -> Option<IdleBranch> {
+        if has_branch {
+            return Some(self.idle_branch());
+        }
+        self.note_silent_branch(false, Nanos(0));
+        None
+    }
+
     /// Notes that a transaction which has parts in the log waits for its client, or for other sessions, until what is returned is dropped.
     pub(crate) fn idle_branch(self: &Arc<Control>) -> IdleBranch {
         self.branch_idle_since.store(env::now().0.max(1), Ordering::Relaxed);
@@ -782,6 +792,10 @@ mod tests {
         assert_eq!(sessions.end_silent_branches(TenantId(20), any), 1);
         control.note_silent_branch(false, Nanos(2));
         assert_eq!(sessions.end_silent_branches(TenantId(20), any), 0, "it has written");
+        // Its transaction ends without a further wait, and the session waits for its client.
+        control.note_silent_branch(true, Nanos(1));
+        assert!(control.idle(false).is_none());
+        assert_eq!(sessions.end_silent_branches(TenantId(20), any), 0, "there is none any more");
     }
 
     #[test]
