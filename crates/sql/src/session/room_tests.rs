@@ -296,3 +296,17 @@ fn a_long_change_that_is_done_is_not_begun_again_for_want_of_room() {
     assert_eq!(answer.tags, ["INSERT 0 6000"]);
     assert_eq!(bench.run(&mut one, "SELECT count(*) FROM t").lines(), ["6000"]);
 }
+
+/// All of it is poured: what is left is to copy what others changed meanwhile, which may be much.
+#[test]
+fn a_transaction_with_a_branch_ends_at_length() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (id int PRIMARY KEY)");
+    bench.run(&mut session, "BEGIN; INSERT INTO t VALUES (0)");
+    assert!(!session.has_branch() && !session.ends_at_length());
+    bench.run(&mut session, "INSERT INTO t SELECT g FROM generate_series(1, 6000) g");
+    assert!(session.has_branch() && session.ends_at_length());
+    bench.run(&mut session, "COMMIT");
+    assert!(!session.ends_at_length());
+}
