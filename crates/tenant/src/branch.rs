@@ -24,7 +24,7 @@ use crate::catalog::{Index, Table};
 use crate::commit::{GiveWay, Steps};
 use crate::interrupt::{Step, error_of_fault};
 use crate::locks::{LockMode, LockTag, WaitPolicy};
-use crate::memory::{PageRequest, WriterWait};
+use crate::memory::{MEMORY_WAITS_MAX, PageRequest, WriterWait};
 use crate::record_buffer;
 use crate::redo_record::RecordWriter;
 use crate::redo_sink::{RedoSet, RedoSink};
@@ -282,6 +282,7 @@ impl Tenant {
         }
         // A value may have more pages than memory can keep for the transaction.
         self.begin_turn(txn);
+        let has_waited = txn.memory_waits == MEMORY_WAITS_MAX;
         if let Some(wait) = self.writer_wait(txn) {
             return Ok(CaughtUp::Memory(wait));
         }
@@ -291,6 +292,10 @@ impl Tenant {
         let caught_up = self.catch_up_some(txn, (2 * added).min(CAUGHT_UP_A_TURN_MAX), give_way);
         let left = Some(self.keys_behind()).filter(|left| *left > 0);
         self.branch.as_mut().expect("as above").left = left;
+        if has_waited && matches!(caught_up, Ok(CaughtUp::All)) {
+            // For this turn, too: waited for anew, the branch might be behind again each time.
+            txn.memory_waits = MEMORY_WAITS_MAX;
+        }
         caught_up
     }
 

@@ -40,7 +40,7 @@ const TURN_READS_MIN: u32 = 16;
 const TURN_READS_MAX: u32 = 4 * TURN_READS_MIN;
 
 /// Times in a row that a transaction waits for memory before it goes on without.
-const MEMORY_WAITS_MAX: u32 = 32;
+pub(crate) const MEMORY_WAITS_MAX: u32 = 32;
 
 /// The part of what changes may take at which those of one transaction are much, whatever their rows have in bytes: small rows
 /// take many times that.

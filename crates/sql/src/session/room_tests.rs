@@ -119,6 +119,29 @@ fn a_long_change_waits_for_room_and_goes_on_without_it() {
     assert_eq!(answer.tags, ["INSERT 0 6000"]);
 }
 
+/// Each time that it has waited for memory, another session has set a sequence meanwhile, so that it has to catch up before it goes on.
+#[test]
+fn a_long_change_goes_on_without_room_while_others_keep_its_branch_behind() {
+    let mut bench = Bench::within(ByteCount::from_mib(1));
+    let (mut one, mut other, mut third) = (bench.session(), bench.session(), bench.session());
+    bench.run(&mut one, "CREATE TABLE t (id bigint); CREATE SEQUENCE s");
+    bench.run(&mut other, "CREATE TABLE u (id int PRIMARY KEY, v text)");
+    fill(&mut bench, &mut other);
+    let change = "INSERT INTO t SELECT g FROM generate_series(1, 6000) g";
+    let mut waits = 0;
+    let answer = loop {
+        match bench.try_run(&mut one, change) {
+            Ok(answer) => break answer,
+            Err(Pause::Memory(_)) => waits += 1,
+            Err(Pause::Yield | Pause::Slice(_)) => {}
+            Err(pause) => panic!("{pause:?}"),
+        }
+        assert!(waits < 10_000, "it waits for ever");
+        bench.run(&mut third, &format!("SELECT setval('s', {})", waits + 1));
+    };
+    assert_eq!(answer.tags, ["INSERT 0 6000"]);
+}
+
 #[test]
 fn whatever_changes_the_catalog_waits_for_room() {
     let (mut bench, _one, mut other) = changed("BEGIN");
