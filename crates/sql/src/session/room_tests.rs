@@ -97,6 +97,21 @@ fn a_commit_waits_for_room_and_goes_on_without_it() {
     waits(&mut bench, &mut one, |bench, one| bench.try_run(one, "COMMIT").map(drop));
 }
 
+/// What others of the tenant log while it waits for something else is not waited for, too.
+#[test]
+fn a_commit_that_was_below_its_tenants_limit_does_not_wait_for_that_again() {
+    let (mut bench, mut one, mut other) = changed("BEGIN");
+    fill(&mut bench, &mut other);
+    bench.set_over_limit(true);
+    let over = bench.try_run(&mut one, "COMMIT");
+    assert!(matches!(over, Err(Pause::OwnCap(_))), "{over:?}");
+    bench.set_over_limit(false);
+    let short = bench.try_run(&mut one, "COMMIT");
+    assert!(matches!(short, Err(Pause::Memory(_))), "{short:?}");
+    bench.set_over_limit(true);
+    waits(&mut bench, &mut one, |bench, one| bench.try_run(one, "COMMIT").map(drop));
+}
+
 /// After the slice with the value of the sequence its branch has to catch up with the live pages.
 #[test]
 fn a_long_change_waits_for_room_and_goes_on_without_it() {

@@ -45,6 +45,8 @@ pub(super) struct Open {
     ending: bool,
     /// Whether its commit has waited for a log that was far behind.
     has_waited_for_log: bool,
+    /// Whether its tenant was below its limit of log writes once it had something to log: it is not asked again.
+    may_log: bool,
 }
 
 struct SessionSavepoint {
@@ -186,6 +188,7 @@ impl Session {
             used: false,
             ending: false,
             has_waited_for_log: false,
+            may_log: false,
         })
     }
 
@@ -246,18 +249,20 @@ impl Session {
         }
     }
 
-    /// Has what a transaction logs first wait for its tenant's limit of log writes. What follows does not: from the first part of it on until it ends the log keeps
+    /// Has what a transaction logs first wait for its tenant's limit of log writes, once: what it waits for behind that, pages and memory, would else give its place to what
+    /// others of the tenant log meanwhile, time and again. What follows does not wait: from the first part of it on until it ends the log keeps
     /// all segments, whoever's records are in them. It is charged all the same, and whatever the tenant logs next waits the longer.
     ///
     /// # Errors
     /// A pause.
     pub(super) fn await_own_cap(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         let Some(open) = self.transaction.open() else { return Ok(()) };
-        let wait = match home.redo.opens_at() {
-            Some(at) if !home.tenant.has_logged(&open.txn) => at - self.start.host.now(),
-            _ => Nanos(0),
-        };
+        if open.may_log || home.tenant.has_logged(&open.txn) {
+            return Ok(());
+        }
+        let wait = home.redo.opens_at().map_or(Nanos(0), |at| at - self.start.host.now());
         if wait == Nanos(0) {
+            open.may_log = true;
             return Ok(());
         }
         home.tenant.keep_locks(&mut open.txn);
