@@ -209,6 +209,7 @@ pub fn run(
         limits,
         only: RefCell::default(),
         keys: RefCell::default(),
+        found_len: Cell::default(),
         kept: RefCell::default(),
         sought: RefCell::default(),
         keyed: RefCell::default(),
@@ -266,6 +267,8 @@ struct Run<'a, 'v> {
     only: RefCell<Option<Key>>,
     /// Keys of the current rows of the relations that are locked or changed.
     keys: RefCell<SmallVec<[Key; 2]>>,
+    /// Bytes of the row that a scan of a table came by last, as it is stored.
+    found_len: Cell<usize>,
     /// Rows of uncorrelated subqueries and derived tables.
     kept: RefCell<FxHashMap<NodeId, Rc<Vec<Row>>>>,
     /// Of uncorrelated subqueries in whose rows values are looked for.
@@ -394,6 +397,21 @@ impl Run<'_, '_> {
             slice.note_bytes(bytes);
         }
         self.memory.take(bytes).map_err(|error| self.outgrown(error))
+    }
+
+    /// Counts the row that a change has found last, of which it copies what nobody names: as much is stored anew as if all of it were filled.
+    ///
+    /// # Errors
+    /// [`ExecError::Outgrew`] where all of them are more than may be held and the statement may run in slices; else they are refused as changes are.
+    fn note_copied(&self) -> Halt<()> {
+        let bytes = self.found_len.get();
+        if let Some(slice) = self.limits.slice {
+            slice.note_bytes(bytes);
+        }
+        match self.limits.rows_examined_max {
+            Some(_) => self.memory.take(bytes).map_err(|error| self.outgrown(error)),
+            None => Ok(()),
+        }
     }
 
     /// Holds rows of so many bytes that wait for others.

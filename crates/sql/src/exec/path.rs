@@ -251,6 +251,7 @@ impl Run<'_, '_> {
             let mut view = self.view.borrow_mut();
             view.step()?;
             let Some(found) = view.get(&scan.table, key)? else { return Ok(Flow::More) };
+            self.found_len.set(found.bytes().len());
             let found = found.open()?;
             for &column in &scan.wanted {
                 let value = found.column(column)?;
@@ -294,6 +295,7 @@ impl Run<'_, '_> {
             {
                 let mut view = self.view.borrow_mut();
                 let Some(found) = view.next(&mut cursor)? else { return Ok(Flow::More) };
+                self.found_len.set(found.bytes().len());
                 let fields = found.open()?;
                 for &column in &scan.wanted {
                     let value = fields.column(column)?;
