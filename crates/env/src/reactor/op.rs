@@ -86,6 +86,8 @@ pub(crate) struct OpState {
     pub(crate) condition: Option<Condition>,
     /// It was started for nobody to wait for it.
     unwatched: bool,
+    /// It received less than its socket had, as the driver was told.
+    pub(crate) left_some: bool,
 }
 
 /// Whether an operation may start after all, asked once, on its reactor's thread. Must neither submit operations nor wait.
@@ -172,6 +174,7 @@ impl Op {
             ticket: None,
             condition: None,
             unwatched: false,
+            left_some: false,
         }))
     }
 

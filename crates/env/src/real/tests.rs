@@ -124,6 +124,30 @@ fn a_ring_receives_all_that_has_come_whatever_room_there_is() {
 }
 
 #[test]
+fn what_a_receive_left_in_its_socket_is_received_within_a_turn() {
+    on_both(|env| {
+        let (_near, far) = block_on(env, async {
+            let (near, far) = pair(env).await;
+            near.send(vec![7; 20_000]).await.0.unwrap();
+            sleep(Nanos::from_millis(1)).await;
+            assert!(far.recv(Vec::new()).await.0.unwrap() < 20_000);
+            (near, far)
+        });
+        let reactor = Reactor::new(env).unwrap();
+        reactor.enter(|| {
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut receive = pin!(far.recv(Vec::new()));
+            let mut received = receive.as_mut().poll(&mut cx);
+            if received.is_pending() {
+                reactor.turn(Some(Nanos(0))).unwrap();
+                received = receive.as_mut().poll(&mut cx);
+            }
+            assert!(matches!(received, Poll::Ready((Ok(1..), _))));
+        });
+    });
+}
+
+#[test]
 fn what_is_sent_unwatched_leaves_little_memory_behind() {
     on_both(|env| {
         block_on(env, async {

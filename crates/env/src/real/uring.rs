@@ -142,8 +142,8 @@ impl UringDriver {
     }
 
     fn start(&mut self, op: &Arc<Op>, state: &mut OpState) {
-        let entry =
-            entry_for(&mut state.request, self.buffers.is_some()).user_data(Arc::into_raw(op.clone()) as u64);
+        let entry = entry_for(&mut state.request, self.buffers.is_some(), state.left_some)
+            .user_data(Arc::into_raw(op.clone()) as u64);
         self.in_flight += 1;
         self.push(&entry);
     }
@@ -232,6 +232,7 @@ impl UringDriver {
                     // SAFETY: `start` made the pointer from an `Arc<Op>`, and each submission completes once.
                     let op = unsafe { Arc::from_raw(pointer as *const Op) };
                     let mut state = op.lock();
+                    state.left_some = cqueue::sock_nonempty(entry.flags());
                     if let Some(id) = cqueue::buffer_select(entry.flags()) {
                         self.take_out(id, &mut state.request, entry.result());
                     }
@@ -266,8 +267,8 @@ fn len_u32(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(1 << 30).min(1 << 30)
 }
 
-/// The ring entry for what is left of a request.
-fn entry_for(request: &mut Request, can_select: bool) -> squeue::Entry {
+/// The ring entry for what is left of a request. `left_some`: the receive before it left bytes in the socket.
+fn entry_for(request: &mut Request, can_select: bool, left_some: bool) -> squeue::Entry {
     match request {
         Request::None => unreachable!("an operation is started with a request"),
         Request::Recv { socket, buf, .. } => {
@@ -275,8 +276,8 @@ fn entry_for(request: &mut Request, can_select: bool) -> squeue::Entry {
             if can_select && room < RECV_SPARE_MIN {
                 // Else a buffer that is kept for short messages would take in many of them piece by piece.
                 let recv = opcode::Recv::new(fd(socket.raw_fd()), std::ptr::null_mut(), 0);
-                // Who has part of a message most likely finds the rest of it there.
-                let recv = if buf.is_empty() { recv.ioprio(POLL_FIRST) } else { recv };
+                // Who has part of a message most likely finds the rest of it there; and what is there is received at once, not when the ring is turned next.
+                let recv = if buf.is_empty() && !left_some { recv.ioprio(POLL_FIRST) } else { recv };
                 return recv.buf_group(buffer_ring::GROUP).build().flags(squeue::Flags::BUFFER_SELECT);
             }
             if room == 0 {
