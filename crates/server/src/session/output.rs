@@ -18,6 +18,8 @@ pub(crate) struct Output {
 
 /// Capacity an idle session's buffer keeps.
 const IDLE_CAPACITY_MAX: usize = 1 << 10;
+/// Capacity that a sent buffer keeps for what the session says next: twice what is sent at a time, but for long rows.
+const REUSED_CAPACITY_MAX: usize = 512 << 10;
 
 impl Output {
     /// Continues what was said before the session began.
@@ -45,10 +47,13 @@ impl Output {
         std::mem::take(&mut self.buf)
     }
 
-    /// Gives the sent buffer back for use.
+    /// Gives the sent buffer back for use. What a long row took is not kept for it: nobody counts that once it is sent, and what follows may run for long, or
+    /// wait for a client that does not read.
     pub(crate) fn reuse(&mut self, mut buf: Vec<u8>) {
-        buf.clear();
-        self.buf = buf;
+        if buf.capacity() <= REUSED_CAPACITY_MAX {
+            buf.clear();
+            self.buf = buf;
+        }
     }
 
     /// Gives memory back before a wait of unknown length.
@@ -166,6 +171,19 @@ mod tests {
         output.rewind(mark);
         output.empty_query();
         assert_eq!(output.take(), b"I\0\0\0\x04");
+    }
+
+    #[test]
+    fn what_a_long_row_took_is_not_kept_behind_it() {
+        let mut output = Output::default();
+        for (len, is_kept) in [(64 << 10, true), (2 << 20, false)] {
+            output.encoded_rows(&vec![7; len]);
+            let sent = output.take();
+            output.reuse(sent);
+            assert!(output.is_empty());
+            assert_eq!(output.buf.capacity() >= len, is_kept, "{len}");
+        }
+        assert_eq!(output.buf.capacity(), 0);
     }
 
     #[test]
