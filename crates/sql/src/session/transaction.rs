@@ -142,9 +142,8 @@ impl Session {
 
     /// Whether to end its transaction may take long: there are checks that were put off until then, much that it changed, or a branch, which may lack much that others did.
     pub fn ends_at_length(&self) -> bool {
-        let takes_long = |txn: &Txn| {
-            txn.has_branch() || txn.has_checks_due() || txn.changed_bytes() > ENDS_SOON_BYTES_MAX
-        };
+        let takes_long =
+            |txn: &Txn| txn.has_branch() || txn.has_checks_due() || txn.changed_bytes() > ENDS_SOON_BYTES_MAX;
         self.transaction.peek().is_some_and(|open| takes_long(&open.txn))
     }
 
