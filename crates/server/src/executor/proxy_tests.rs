@@ -15,6 +15,7 @@ use env::{
 use governor::{CpuPromise, IoPromise, MilliCores};
 use sql::session::QueryControl;
 
+use super::proxy::least_quantum;
 use super::*;
 
 const A: TenantId = TenantId(16);
@@ -521,4 +522,11 @@ fn of_a_quantum_in_which_something_came_the_query_pays_all_that_was_around_the_w
     assert_eq!([of_query(0, 20), of_query(1, 20), of_query(4, 20)], [us(30), us(25), us(22)]);
     assert_eq!(of_query(1, 0), us(15));
     assert_eq!(of_query(1, 500), us(30), "it was preempted by what it had raised");
+}
+
+#[test]
+fn a_quantum_leaves_who_is_due_soon_the_time_of_a_poll_of_others() {
+    let us = Nanos::from_micros;
+    let least = [None, Some(400), Some(120), Some(50), Some(0)].map(|due| least_quantum(due.map(us)));
+    assert_eq!(least, [us(100), us(100), us(70), us(0), us(0)]);
 }

@@ -15,7 +15,7 @@ use super::governing::{Governing, TURN_MAX};
 use super::handle::{Account, Arrival, Message, Shared, Work, WorkerHandle};
 use super::io_gate::{Gate, WorkerIo};
 use super::preempt::{Preemption, suspend};
-use super::proxy::{PROXY_QUANTUM, PROXY_QUANTUM_MIN, ProxyState};
+use super::proxy::{PROXY_QUANTUM, ProxyState, least_quantum};
 use super::run_queues::{Held, Place, RunQueues};
 
 /// A call that is suspended has run for so long at least since it began or went on.
@@ -670,9 +670,8 @@ impl Worker {
             self.local.queues.borrow_mut().hold_proxies(held, now);
         }
         let until_due = self.local.queues.borrow_mut().until_sleeper_is_due(self.env.now());
-        let gather = until_due.map_or(PROXY_QUANTUM_MIN, |due| due.min(PROXY_QUANTUM_MIN));
         let waits_from = self.env.clock.ticks();
-        let completed = self.reactor.turn_gathering(Some(PROXY_QUANTUM), gather)?;
+        let completed = self.reactor.turn_gathering(Some(PROXY_QUANTUM), least_quantum(until_due))?;
         let waited_until = self.env.clock.ticks();
         self.charge_proxy(proxy, now);
         self.hold_if_over_limit(proxy);
