@@ -24,13 +24,14 @@ const PLAN_SIZE_MAX: usize = 64 << 10;
 const TEXT_LEN_MAX: usize = 4 << 10;
 /// Texts that are remembered.
 const TEXTS_MAX: usize = 1 << 10;
-/// After so many new plans the texts are forgotten whose plans are gone.
-const LOOK_AFTER: usize = 64;
+/// After so many new plans, and as many as there are texts, the texts are forgotten whose plans are gone: that looks at each plan, under the lock.
+const LOOK_AFTER_MIN: usize = 64;
 /// Columns of a table of such a plan, with indexes, constraints and privileges; and bytes of its defaults and conditions. Two are compared with the plan,
 /// and one that its tenant has changed or dropped stays for as long as somebody else's plan has it.
 const TABLE_PARTS_MAX: usize = 256;
 const TABLE_TEXTS_LEN_MAX: usize = 16 << 10;
-/// Different plans of one text: those of tenants whose tables are not quite the same, or have other numbers of rows.
+/// Different plans of one text: those of tenants whose tables are not quite the same, or have other numbers of rows. A new one takes the place of
+/// what the fewest have.
 const VARIANTS_MAX: usize = 8;
 
 const _: () = assert!(TEXTS_MAX * TEXT_LEN_MAX <= 4 << 20);
@@ -42,8 +43,9 @@ pub struct SharedPlans(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     by_text: FxHashMap<Box<str>, Vec<Shared>>,
-    /// Plans that came so far.
+    /// Plans that came so far, and with which of them it is looked again.
     noted: usize,
+    next_look: usize,
     /// So many texts are passed over before it is looked again which of the others are of use to nobody.
     to_pass_over: usize,
 }
@@ -86,11 +88,12 @@ impl Shared {
 impl Known {
     fn note(&mut self, sql: &str, planned: &Planned) {
         self.noted += 1;
-        if self.noted.is_multiple_of(LOOK_AFTER) {
+        if self.noted >= self.next_look {
             self.by_text.retain(|_, plans| {
                 plans.retain(Shared::is_there);
                 !plans.is_empty()
             });
+            self.next_look = self.noted + self.by_text.len().max(LOOK_AFTER_MIN);
         }
         if self.by_text.len() >= TEXTS_MAX && !self.by_text.contains_key(sql) {
             self.make_room();
@@ -100,9 +103,12 @@ impl Known {
         }
         let plans = self.by_text.entry(sql.into()).or_default();
         plans.retain(Shared::is_there);
-        if plans.len() < VARIANTS_MAX {
-            plans.push(Shared::of(planned));
+        if plans.len() >= VARIANTS_MAX {
+            // Who has it keeps it; the new one may come to be had by many.
+            let fewest = (0..plans.len()).min_by_key(|at| plans[*at].bound.strong_count());
+            fewest.into_iter().for_each(|at| drop(plans.swap_remove(at)));
         }
+        plans.push(Shared::of(planned));
     }
 
     /// Forgets the texts of which nobody has a plan that somebody else has.
@@ -201,14 +207,20 @@ mod tests {
         }
     }
 
-    /// Two tenants of a server, with a session each.
+    fn server() -> Arc<Server> {
+        Arc::new(Server { lone: LoneHost(World::new(7).env()), plans: SharedPlans::default() })
+    }
+
+    /// A tenant of a server, with a session.
+    fn tenant_of(server: &Arc<Server>) -> (Bench, Session) {
+        let mut bench = Bench::new();
+        let session = bench.session_from(server.clone());
+        (bench, session)
+    }
+
     fn tenants() -> [(Bench, Session); 2] {
-        let host = Arc::new(Server { lone: LoneHost(World::new(7).env()), plans: SharedPlans::default() });
-        std::array::from_fn(|_| {
-            let mut bench = Bench::new();
-            let session = bench.session_from(host.clone());
-            (bench, session)
-        })
+        let server = server();
+        std::array::from_fn(|_| tenant_of(&server))
     }
 
     fn prepare((bench, session): &mut (Bench, Session), name: &str, sql: &str) {
@@ -291,5 +303,22 @@ mod tests {
         prepare(&mut other, "last", &format!("SELECT {}", TEXTS_MAX + 9));
         let last = format!("s{}", TEXTS_MAX + 9);
         assert!(Arc::ptr_eq(&plan_of(&one, &last), &plan_of(&other, "last")));
+    }
+
+    #[test]
+    fn a_plan_finds_others_of_its_kind_behind_many_different_ones() {
+        let server = server();
+        let mut all = Vec::new();
+        for number in 0..VARIANTS_MAX + 2 {
+            let mut tenant = tenant_of(&server);
+            // The last two have one schema.
+            let column = number.min(VARIANTS_MAX);
+            tenant.0.run(&mut tenant.1, &format!("CREATE TABLE t (id int PRIMARY KEY, c{column} int)"));
+            prepare(&mut tenant, "s", "SELECT * FROM t");
+            all.push(tenant);
+        }
+        let plans: Vec<_> = all.iter().map(|tenant| plan_of(tenant, "s")).collect();
+        assert!(Arc::ptr_eq(&plans[VARIANTS_MAX], &plans[VARIANTS_MAX + 1]));
+        assert!(!Arc::ptr_eq(&plans[0], &plans[VARIANTS_MAX]));
     }
 }
