@@ -72,7 +72,7 @@ impl Session {
         self.refuse_in_failed_block(statement.as_deref())?;
         let mut plan = match &statement {
             Some(statement) if !matches!(self.transaction, Transaction::Failed(_)) => {
-                self.planned(home, statement, &declared, None)?
+                self.planned_to_keep(home, name, statement, &declared, None)?
             }
             _ => None,
         };
@@ -152,7 +152,7 @@ impl Session {
         let (types, known) = (prepared.parameters().to_vec(), prepared.plan.clone());
         let told = prepared.fields().cloned();
         let useful = known.as_ref().filter(|known| !known.is_outgrown());
-        let Some(mut planned) = self.planned(home, &statement, &types, useful)? else {
+        let Some(mut planned) = self.planned_to_keep(home, name, &statement, &types, useful)? else {
             return Ok(());
         };
         // The columns that a client was told, or could have been, are the statement's for good.

@@ -26,15 +26,37 @@ const OF_PREPARED: &[&str] = &["pg_prepared_statements"];
 const OF_SEQUENCES: &[&str] = &["pg_sequences"];
 const OF_SETTINGS: &[&str] = &["pg_settings", "pg_show_all_settings", "current_setting", "version"];
 
+/// Which numbers of rows a plan is made by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RowCounts {
+    AsTheyAre,
+    /// Of a plan that is kept: so tenants with tables of about one size have it in common ([`super::shared_plans`]).
+    InSteps,
+}
+
+/// The first so many bits of a number of rows count: eight steps between a power of two and the next.
+const COUNTED_BITS: u32 = 4;
+
+/// The step that a number of rows is on: less than an eighth below it.
+fn in_steps(rows: u64) -> u64 {
+    let left_out = (u64::BITS - rows.leading_zeros()).saturating_sub(COUNTED_BITS);
+    (rows >> left_out) << left_out
+}
+
 /// The tenant's row counts, for the choice of paths.
 struct LiveRows<'a> {
     tenant: &'a Tenant,
     catalog: &'a Catalog,
+    counts: RowCounts,
 }
 
 impl TableRows for LiveRows<'_> {
     fn rows(&self, table: Oid) -> u64 {
-        self.catalog.table(table).map_or(0, |table| self.tenant.row_count(table))
+        let rows = self.catalog.table(table).map_or(0, |table| self.tenant.row_count(table));
+        match self.counts {
+            RowCounts::AsTheyAre => rows,
+            RowCounts::InSteps => in_steps(rows),
+        }
     }
 }
 
@@ -144,6 +166,30 @@ impl Session {
         declared: &[PgType],
         known: Option<&Arc<Planned>>,
     ) -> SqlResult<Option<Arc<Planned>>> {
+        self.planned_by(home, statement, declared, known, RowCounts::AsTheyAre)
+    }
+
+    /// As [`Session::planned`] of a prepared statement of that name.
+    pub(super) fn planned_to_keep(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        statement: &ParsedStatement,
+        declared: &[PgType],
+        known: Option<&Arc<Planned>>,
+    ) -> SqlResult<Option<Arc<Planned>>> {
+        let counts = if name.is_empty() { RowCounts::AsTheyAre } else { RowCounts::InSteps };
+        self.planned_by(home, statement, declared, known, counts)
+    }
+
+    fn planned_by(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &ParsedStatement,
+        declared: &[PgType],
+        known: Option<&Arc<Planned>>,
+        counts: RowCounts,
+    ) -> SqlResult<Option<Arc<Planned>>> {
         let Some(statement) = plannable(statement) else { return Ok(None) };
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
@@ -152,7 +198,7 @@ impl Session {
         {
             return Ok(Some(Arc::clone(known)));
         }
-        self.bind_statement(home, &catalog, statement, declared, IdentityValues::Refused)
+        self.bind_by(home, &catalog, statement, declared, IdentityValues::Refused, counts)
             .map(|planned| Some(Arc::new(planned)))
     }
 
@@ -164,11 +210,23 @@ impl Session {
         declared: &[PgType],
         identity: IdentityValues,
     ) -> SqlResult<Planned> {
+        self.bind_by(home, catalog, statement, declared, identity, RowCounts::AsTheyAre)
+    }
+
+    fn bind_by(
+        &mut self,
+        home: &mut Home<'_>,
+        catalog: &Arc<Catalog>,
+        statement: &ast::Statement,
+        declared: &[PgType],
+        identity: IdentityValues,
+        counts: RowCounts,
+    ) -> SqlResult<Planned> {
         self.observe(home.tenant.definitions_pending());
         self.refresh_format(catalog);
         let search_path = self.search_path(catalog);
         let params = ParamTypes::new(declared).at_length(self.asked());
-        let rows = LiveRows { tenant: home.tenant, catalog };
+        let rows = LiveRows { tenant: home.tenant, catalog, counts };
         let context = PlanContext {
             catalog,
             search_path: &search_path,

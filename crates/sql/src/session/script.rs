@@ -229,7 +229,7 @@ impl Session {
         let context = BindContext::simple(&params, &self.format, "PREPARE");
         let declared: Vec<PgType> =
             types.iter().map(|ty| bind_type(ty, &context).map(|(ty, _)| ty)).collect::<SqlResult<_>>()?;
-        let Some(mut plan) = self.planned(home, statement, &declared, None)? else {
+        let Some(mut plan) = self.planned_to_keep(home, name, statement, &declared, None)? else {
             return Err(SqlError::unsupported("PREPARE of a statement that is not a query or DML").into());
         };
         self.share_plan(home, name, sql, &mut plan);
@@ -290,7 +290,7 @@ impl Session {
         // While its rows are on their way the statement keeps the plan they come from, whatever the catalog is now.
         let planned = match known {
             Some(known) if self.analytic.is_streaming() => Some(known),
-            known => self.planned(home, &statement, &types, known.as_ref())?,
+            known => self.planned_to_keep(home, &name, &statement, &types, known.as_ref())?,
         };
         let Some(planned) = planned else {
             return Err(SqlError::unsupported("EXECUTE of a statement that is not a query or DML").into());

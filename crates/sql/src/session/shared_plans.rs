@@ -3,7 +3,8 @@
 //! Many tenants have one schema and one program, and so have their plans, the definitions of tables in them included. What a statement reads of its
 //! plan is then in the processor's caches whoever ran it last. Each session makes its plan as if there were no other, and gives it up for an equal one
 //! that is there: so nothing here has to know what a plan depends on. What differs from session to session (the catalog's version, who was let in, whether
-//! the tables have outgrown it) is beside it, in [`Planned`].
+//! the tables have outgrown it) is beside it, in [`Planned`]. Estimates are in it: numbers of rows are taken in steps for statements with names, so that tables
+//! which grow side by side do not make each plan another one.
 //!
 //! The truth are the plans; here are texts, and by them weak references. Each session counts its plans in full, shared or not. The texts are nobody's.
 
@@ -270,6 +271,28 @@ mod tests {
         assert!(Arc::ptr_eq(&plan_of(one, "s"), &plan_of(other, "s")), "it is planned anew, and equal again");
         one.0.run(&mut one.1, "DROP TABLE t");
         assert_eq!(run(other, "s"), ["other"]);
+    }
+
+    #[test]
+    fn tables_of_about_one_size_make_one_plan() {
+        const SQL: &str = "SELECT count(*) FROM t WHERE a = 1";
+        let mut both = tenants();
+        run_both(&mut both, "CREATE TABLE t (a int, b int, PRIMARY KEY (a, b))");
+        for ((bench, session), rows) in both.iter_mut().zip([1_100, 1_150]) {
+            bench.run(session, &format!("INSERT INTO t SELECT g % 10, g FROM generate_series(1, {rows}) g"));
+        }
+        both.iter_mut().for_each(|tenant| prepare(tenant, "s", SQL));
+        let [one, other] = &mut both;
+        assert!(Arc::ptr_eq(&plan_of(one, "s"), &plan_of(other, "s")));
+        // EXPLAIN of the statement itself tells what there is.
+        let explained = |(bench, session): &mut (Bench, Session)| {
+            bench.run(session, &format!("EXPLAIN {SQL}")).lines()
+        };
+        assert_ne!(explained(one), explained(other));
+
+        other.0.run(&mut other.1, "INSERT INTO t SELECT 2, g FROM generate_series(10000, 11000) g");
+        prepare(other, "larger", SQL);
+        assert!(!Arc::ptr_eq(&plan_of(one, "s"), &plan_of(other, "larger")), "twice as many rows");
     }
 
     #[test]
