@@ -486,7 +486,9 @@ impl Session {
         }
         // One that goes on giving out its rows is counted already.
         let is_counted = self.giving.is_some();
-        if !is_counted && portal.statement.as_deref().is_some_and(|statement| !is_execute(statement)) {
+        // An EXECUTE has no plan of its own; where there is one the statement need not be looked at.
+        let is_other = |statement| !is_execute(statement);
+        if !is_counted && (portal.plan.is_some() || portal.statement.as_deref().is_some_and(is_other)) {
             self.count_prepared(&portal.sql);
         }
         // One that has begun gives no more rows in a failed block either, and goes on when a savepoint has mended that.

@@ -190,6 +190,7 @@ impl Session {
         known: Option<&Arc<Planned>>,
         counts: RowCounts,
     ) -> SqlResult<Option<Arc<Planned>>> {
+        let is_run = runs_by_plan(statement);
         let Some(statement) = plannable(statement) else { return Ok(None) };
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
@@ -199,7 +200,7 @@ impl Session {
             return Ok(Some(Arc::clone(known)));
         }
         self.bind_by(home, &catalog, statement, declared, IdentityValues::Refused, counts)
-            .map(|planned| Some(Arc::new(planned)))
+            .map(|planned| Some(Arc::new(Planned { is_run, ..planned })))
     }
 
     pub(super) fn bind_statement(
@@ -268,7 +269,7 @@ impl Session {
         if let AnalyticState::Failed(error) = state {
             return Err(error.into());
         }
-        let wanted = planned.catalog_version;
+        let (wanted, is_run) = (planned.catalog_version, planned.is_run);
         if let AnalyticState::Described { version, parameters, fields } = state
             && version == wanted
         {
@@ -295,7 +296,7 @@ impl Session {
             let fields = Some(fields);
             let parameters = parameters.into();
             let planned = Planned::new(bound, catalog_version, search_path, parameters, fields, query);
-            return Ok(Arc::new(planned));
+            return Ok(Arc::new(Planned { is_run, ..planned }));
         }
         let request = self.analytic_request(home, &planned, Vec::new(), Deliver::DescribeOnly)?;
         self.analytic = AnalyticState::Describing { version: wanted };
@@ -503,6 +504,24 @@ mod tests {
             let failed = SqlError::new(SqlState::QUERY_CANCELED, "by the test");
             bench.turn(|home| session.fail(home, &failed));
             bench.turn(|home| session.sync(home, &mut out)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_about_another_statement_does_not_run_by_its_plan() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(&mut session, "CREATE TABLE t (id int PRIMARY KEY)");
+        for (name, sql, runs) in [
+            ("query", "SELECT id FROM t", true),
+            ("change", "DELETE FROM t WHERE id = $1", true),
+            ("explain", "EXPLAIN SELECT id FROM t", false),
+            ("declare", "DECLARE c CURSOR FOR SELECT id FROM t", false),
+        ] {
+            bench.turn(|home| session.parse(home, name, sql, &[], &mut Answer::default())).unwrap();
+            let prepared = &session.statements[name];
+            assert!(prepared.plan.is_some(), "{sql}");
+            assert_eq!(prepared.running_plan().is_some(), runs, "{sql}");
         }
     }
 }

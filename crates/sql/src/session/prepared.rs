@@ -16,7 +16,6 @@ use types::{Datum, FormatContext, PgType};
 use super::Pause;
 use super::counting::StatementText;
 use super::kept_rows::KeptRows;
-use super::planning::runs_by_plan;
 use super::reply::{Field, Format, Formats};
 use crate::parse::{ParsedStatement, ScriptStatement, Utility};
 use crate::plan::{BoundPlan, OutputColumn};
@@ -91,7 +90,7 @@ impl Prepared {
 
     /// The plan whose rows the statement gives.
     pub(super) fn running_plan(&self) -> Option<&Arc<Planned>> {
-        self.plan.as_ref().filter(|_| self.statement.as_deref().is_some_and(runs_by_plan))
+        self.plan.as_ref().filter(|plan| plan.is_run)
     }
 }
 
@@ -294,6 +293,8 @@ pub(super) struct Planned {
     pub(super) bound: Arc<BoundPlan>,
     /// The version of the catalog it was bound against.
     pub(super) catalog_version: u64,
+    /// The statement runs by it, as [`super::planning::runs_by_plan`] says: looked at in each run, where the statement itself is further away.
+    pub(super) is_run: bool,
     /// Beside the rest, since it is compared at each run.
     pub(super) search_path: SmallVec<[Oid; 4]>,
     /// Types of all parameters; [`PgType::Unknown`] where only the analytical planner can tell and has not yet.
@@ -318,8 +319,18 @@ impl Planned {
         fields: Option<Arc<[Field]>>,
         query: Option<Arc<ast::Query>>,
     ) -> Planned {
-        let (allowed_to, outgrown) = Default::default();
-        Planned { bound, catalog_version, search_path, parameters, fields, query, allowed_to, outgrown }
+        let (is_run, allowed_to, outgrown) = Default::default();
+        Planned {
+            bound,
+            catalog_version,
+            is_run,
+            search_path,
+            parameters,
+            fields,
+            query,
+            allowed_to,
+            outgrown,
+        }
     }
 
     /// A run of it ended in its middle, to go on elsewhere. A change goes on by the same plan; and where that is decided when a query is run, its plan may
@@ -398,7 +409,7 @@ pub(super) struct Portal {
 impl Portal {
     /// The plan whose rows the portal gives.
     pub(super) fn running_plan(&self) -> Option<&Arc<Planned>> {
-        self.plan.as_ref().filter(|_| self.statement.as_deref().is_some_and(runs_by_plan))
+        self.plan.as_ref().filter(|plan| plan.is_run)
     }
 
     /// Keeps nothing of a long statement that has run and yields no rows: it cannot be run again, whatever it was.

@@ -12,7 +12,6 @@ use types::{Datum, PgType, Row, row_memory};
 use super::analytic::{AnalyticState, Announce, Deliver};
 use super::context::{SessionParts, Sleeps, StatementHost, Stopped};
 use super::output_bounds::{OutputBounds, SENT_MAX};
-use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
 use super::reply::{Field, Formats, write_value};
 use super::row_store::RowStore;
@@ -284,7 +283,7 @@ impl Session {
 
     fn dispatch(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {
         if let Some(planned) = run.planned
-            && runs_by_plan(run.statement)
+            && planned.is_run
         {
             return self.run_planned(home, planned, run, out);
         }
