@@ -2,7 +2,7 @@
 
 use base::{SqlResult, SqlState};
 
-use crate::frame::Frame;
+use crate::frame::{self, Frame};
 use crate::reader::{Reader, utf8, violation};
 
 /// A decoded message of the client.
@@ -259,6 +259,21 @@ fn target<'a>(reader: &mut Reader<'a>, message: &str) -> SqlResult<Target<'a>> {
     }
 }
 
+/// The prepared statements that the Binds at the beginning of `stream` name, for who wants to know them ahead of the messages: without regard to what else is
+/// in these, up to the first message that is not whole or cannot be followed.
+pub fn statements_bound(stream: &[u8]) -> impl Iterator<Item = &str> {
+    let mut rest = stream;
+    let frames = std::iter::from_fn(move || {
+        let frame = frame::next(rest).ok()??;
+        rest = &rest[frame.wire_len()..];
+        Some(frame)
+    });
+    frames.filter(|frame| frame.tag == b'B').filter_map(|frame| {
+        let mut reader = Reader::new(frame.body);
+        reader.c_bytes().and_then(|_portal| reader.c_str()).ok()
+    })
+}
+
 /// The first SASL message of the client: the mechanism's name and its initial response.
 ///
 /// # Errors
@@ -314,5 +329,19 @@ mod tests {
         assert!(decode(Frame { tag: b'S', body: b"x" }).is_err());
         assert!(decode(Frame { tag: b'Q', body: b"a\0b\0" }).is_err());
         assert!(decode(Frame { tag: b'Q', body: b"no end" }).is_err());
+    }
+
+    #[test]
+    fn the_statements_of_a_batch_are_known_ahead() {
+        let mut out = Vec::new();
+        for statement in ["one", "", "two"] {
+            client::bind(&mut out, "p", statement, &[], &[Some(b"abc")], &[]);
+            client::sync(&mut out);
+        }
+        assert_eq!(statements_bound(&out).collect::<Vec<_>>(), ["one", "", "two"]);
+        let cut = out.len() - 10;
+        assert_eq!(statements_bound(&out[..cut]).collect::<Vec<_>>(), ["one", ""]);
+        out[0] = b'?';
+        assert_eq!(statements_bound(&out).count(), 0);
     }
 }

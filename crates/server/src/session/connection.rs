@@ -24,6 +24,8 @@ use crate::tenants::restoring::Restoring;
 
 /// Others have used the caches since its last message: in a millisecond a worker runs some hundred statements.
 const COLD_AFTER: base::Nanos = base::Nanos::from_millis(1);
+/// As long as that, and they have pushed out what is more than they use in a turn, too: to look for the statements of a batch is worth what it takes.
+const ALL_COLD_AFTER: base::Nanos = base::Nanos::from_millis(5);
 /// Output gathered before it is sent although more is to come.
 const OUTPUT_LEN_MAX: usize = 64 << 10;
 /// Capacity of the input buffer an idle session keeps.
@@ -355,6 +357,9 @@ impl Connection {
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
             Ok((Ok(_), input)) => {
+                if now - began >= ALL_COLD_AFTER {
+                    self.session.prefetch_statements(frontend::statements_bound(&input));
+                }
                 self.input = input;
                 // What has come is not begun any more.
                 self.control.told_to_end().map_or(Ok(()), |end| Err(End::Fatal(end)))

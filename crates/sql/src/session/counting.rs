@@ -25,6 +25,13 @@ impl StatementText {
     pub fn new(sql: &str) -> Arc<StatementText> {
         Arc::new(StatementText { sql: sql.into(), counts: OnceLock::new() })
     }
+
+    /// Asks for its counts from memory at once.
+    pub(super) fn prefetch_counts(&self) {
+        if let Some(Some(counts)) = self.counts.get() {
+            base::prefetch_value(&**counts);
+        }
+    }
 }
 
 impl Deref for StatementText {

@@ -458,6 +458,11 @@ impl Session {
         }
     }
 
+    /// As [`Session::prefetch`] for Binds of these prepared statements.
+    pub fn prefetch_statements<'n>(&self, names: impl Iterator<Item = &'n str>) {
+        self.statements.prefetch(names);
+    }
+
     /// Who and where the session is.
     pub fn start(&self) -> &SessionStart {
         &self.start

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use base::limits::IDENTIFIER_LEN_MAX;
-use base::{Oid, SqlError, SqlResult, SqlState};
+use base::{Oid, SqlError, SqlResult, SqlState, prefetch_value};
 use compact_str::CompactString;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -122,6 +122,9 @@ pub(super) const ROOM_MIN: usize = 64;
 const SELDOM_MIN: usize = 256 << 10;
 /// Statements that were among the last so many uses are not seldom used.
 const RECENT_USES: u64 = 64;
+/// Statements that are asked for ahead, and Binds that are looked through for their names: few batches have more.
+const AHEAD_MAX: usize = 8;
+const BINDS_AHEAD_MAX: usize = 32;
 
 impl Statements {
     /// Gives back the room of many that are gone.
@@ -195,6 +198,34 @@ impl Statements {
         let prepared = self.by_name.get(name)?;
         self.note_use(prepared);
         Some(prepared)
+    }
+
+    /// Asks for what a Bind and its run come by of these statements from memory at once. It lies behind pointers behind pointers, which would be followed for one
+    /// statement after the other.
+    pub(super) fn prefetch<'n>(&self, names: impl Iterator<Item = &'n str>) {
+        let mut found: SmallVec<[(&str, &Prepared); AHEAD_MAX]> = SmallVec::new();
+        for name in names.take(BINDS_AHEAD_MAX) {
+            if found.iter().any(|(known, _)| *known == name) {
+                continue;
+            }
+            if let Some(prepared) = self.by_name.get(name) {
+                prefetch_value(prepared);
+                found.push((name, prepared));
+            }
+            if found.len() == AHEAD_MAX {
+                break;
+            }
+        }
+        // Step by step for all of them: while one's comes the others' do.
+        for (_, prepared) in &found {
+            prefetch_value(&*prepared.sql);
+            prepared.plan.iter().for_each(|plan| prefetch_value(&**plan));
+            prepared.statement.iter().for_each(|statement| prefetch_value(&**statement));
+        }
+        for (_, prepared) in &found {
+            prepared.sql.prefetch_counts();
+            prepared.plan.iter().for_each(|plan| prefetch_value(&*plan.bound));
+        }
     }
 
     fn note_use(&self, prepared: &Prepared) {
