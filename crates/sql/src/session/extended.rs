@@ -283,7 +283,10 @@ impl Session {
         }
         let formats = Formats::from_codes(bind.result_formats)?;
         if bind.result_formats.len() > 1 {
-            let columns = self.columns_of(home, bind.statement).len();
+            // Not cloned, as in [`Session::describe_portal`].
+            let known = self.statements[bind.statement].running_plan().and_then(|plan| plan.fields.as_deref());
+            let known = known.map(<[Field]>::len);
+            let columns = known.unwrap_or_else(|| self.columns_of(home, bind.statement).len());
             // A statement without rows takes any.
             if columns > 0 {
                 formats.require_columns(columns)?;
@@ -393,6 +396,16 @@ impl Session {
         name: &str,
         out: &mut dyn Reply,
     ) -> Result<(), Pause> {
+        // Many clients ask before each run. Not cloned: references are counted beside the columns, which the sessions of all workers read.
+        if let Some(portal) = self.portals.get(name)
+            && portal.rows.is_fresh()
+            && let Some(plan) = portal.running_plan()
+            && let Some(fields) = plan.fields.as_deref()
+            && portal.formats.require_columns(fields.len()).is_ok()
+        {
+            describe(fields, &portal.formats, plan.yields_rows(), out);
+            return Ok(());
+        }
         let fields = self.portal_fields(home, name);
         let fields = self.failing(home, fields)?;
         let portal = self.portals.get(name).expect("it has just told its fields");
