@@ -284,7 +284,8 @@ impl Session {
         let formats = Formats::from_codes(bind.result_formats)?;
         if bind.result_formats.len() > 1 {
             // Not cloned, as in [`Session::describe_portal`].
-            let known = self.statements[bind.statement].running_plan().and_then(|plan| plan.fields.as_deref());
+            let known =
+                self.statements[bind.statement].running_plan().and_then(|plan| plan.fields.as_deref());
             let known = known.map(<[Field]>::len);
             let columns = known.unwrap_or_else(|| self.columns_of(home, bind.statement).len());
             // A statement without rows takes any.

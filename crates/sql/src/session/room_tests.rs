@@ -263,6 +263,8 @@ fn a_long_transaction_waits_for_its_tenants_limit_before_it_logs_anything_and_no
         })
     });
     assert_eq!(copied, 1);
+    // What follows in the script.
+    bench.run(&mut one, "COPY t FROM STDIN");
     // Logged ahead of its commit, and in slices.
     for statement in [
         "UPDATE t SET v = repeat('w', 1000)",
@@ -271,7 +273,7 @@ fn a_long_transaction_waits_for_its_tenants_limit_before_it_logs_anything_and_no
         let waits = waits_for_limit(&mut bench, |bench| bench.try_run(&mut one, statement).map(drop));
         assert_eq!(waits, 1, "{statement}");
     }
-    assert_eq!(bench.run(&mut one, "SELECT count(*) FROM t").lines(), ["11500"]);
+    assert_eq!(bench.run_in_turns(&mut one, "DELETE FROM t").0.tags, ["DELETE 11500"]);
 }
 
 /// Makes a call until it ends, its tenant being over its limit of log writes but for the call behind a wait for that; how many such waits there were.
@@ -332,7 +334,7 @@ fn a_long_change_that_is_done_is_not_begun_again_for_want_of_room() {
     };
     assert_eq!(waits, 40);
     assert_eq!(answer.tags, ["INSERT 0 6000"]);
-    assert_eq!(bench.run(&mut one, "SELECT count(*) FROM t").lines(), ["6000"]);
+    assert_eq!(bench.run_in_turns(&mut one, "DELETE FROM t").0.tags, ["DELETE 6000"]);
 }
 
 /// All of it is poured: what is left is to copy what others changed meanwhile, which may be much.

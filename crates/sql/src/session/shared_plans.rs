@@ -285,9 +285,8 @@ mod tests {
         let [one, other] = &mut both;
         assert!(Arc::ptr_eq(&plan_of(one, "s"), &plan_of(other, "s")));
         // EXPLAIN of the statement itself tells what there is.
-        let explained = |(bench, session): &mut (Bench, Session)| {
-            bench.run(session, &format!("EXPLAIN {SQL}")).lines()
-        };
+        let explained =
+            |(bench, session): &mut (Bench, Session)| bench.run(session, &format!("EXPLAIN {SQL}")).lines();
         assert_ne!(explained(one), explained(other));
 
         other.0.run(&mut other.1, "INSERT INTO t SELECT 2, g FROM generate_series(10000, 11000) g");
