@@ -338,7 +338,7 @@ pub(super) struct Planned {
     /// catalog, so what was found holds as long as the plan does.
     pub(super) allowed_to: AtomicU32,
     /// A run looked at more rows than was expected when it was made: its tables have grown since, and another one may be better now.
-    outgrown: AtomicBool,
+    pub(super) outgrown: AtomicBool,
 }
 
 impl Planned {
