@@ -2,8 +2,9 @@
 """The release build optimised by a profile of its own work (PGO) and linked as one program (LTO): what is to be run for others.
 
 Builds the program with counters, has it serve TPC-C on one tenant and on many, pgbench's two scripts, TPC-H and the DVD Store for two
-minutes, and builds it again by what was counted. The result is target/release/rowhouse; the counts stay in target/profiled. Only the
-crates of this workspace are built so: what they depend on is that of `cargo build --release`, which is needed once.
+minutes, and builds it again by what was counted. The result is target/release/rowhouse; until it is there, and if this fails, there is
+none. The counts stay in target/profiled. Only the crates of this workspace are built so: what they depend on is that of
+`cargo build --release`, which is needed once, and which puts the usual program back whenever it is run.
 
 Takes some 15 minutes on two cores, after that one. Needs llvm-profdata of the LLVM that rustc has (`rustc -vV`): from rustup's
 component llvm-tools, or Debian's llvm-NN; and lld, which rustc brings on Linux.
@@ -21,8 +22,11 @@ from pathlib import Path
 import servers
 from servers import say
 
-PROFILED = servers.ROOT / "target" / "profiled"
-PROGRAM = servers.ROOT / "target" / "release" / "rowhouse"
+TARGET = servers.ROOT / "target"
+PROFILED = TARGET / "profiled"
+PROGRAM = TARGET / "release" / "rowhouse"
+# Of the first build, out of the way: nobody is to take it for the result.
+COUNTING = PROFILED / "rowhouse-counting"
 # Tenants, how each is loaded, and for how many seconds: what a server does for others, by its parts.
 LOADS = [
     ["tpcc", "--tenants", 1, "--prefix", "one", "--warehouses", 2, "--clients", 8, "--seconds", 30],
@@ -56,15 +60,18 @@ def build(*flags):
     wrapper.chmod(0o755)
     members = [package["name"] for package in json.loads(output("cargo", "metadata", "--no-deps", "--format-version", "1"))["packages"]]
     # What is there was built with other flags, which cargo does not know of.
-    subprocess.run(["cargo", "clean", "--release", "--quiet", *[word for name in members for word in ("-p", name)]], check=True, cwd=servers.ROOT)
-    variables = dict(os.environ, RUSTC_WORKSPACE_WRAPPER=str(wrapper), ROWHOUSE_RUSTC_FLAGS=" ".join(flags))
-    subprocess.run(["cargo", "build", "--release", "-p", "rowhouse"], check=True, env=variables, cwd=servers.ROOT)
+    packages = [word for name in members for word in ("-p", name)]
+    subprocess.run(["cargo", "clean", "--release", "--quiet", "--target-dir", str(TARGET), *packages], check=True, cwd=servers.ROOT)
+    # A cache of compilations, which is called by the first of these, knows of the flags no more than cargo does.
+    variables = dict(os.environ, RUSTC_WRAPPER="", RUSTC_WORKSPACE_WRAPPER=str(wrapper), ROWHOUSE_RUSTC_FLAGS=" ".join(flags))
+    command = ["cargo", "build", "--release", "--target-dir", str(TARGET), "-p", "rowhouse"]
+    subprocess.run(command, check=True, env=variables, cwd=servers.ROOT)
 
 
 def work():
     """Has the program do what it is optimised for."""
-    servers.ROWHOUSE = PROGRAM
-    with servers.folder("profiled") as folder, servers.running(servers.Rowhouse(folder, ["--memory", "2GiB"], PROGRAM)) as server:
+    servers.ROWHOUSE = COUNTING
+    with servers.folder("profiled") as folder, servers.running(servers.Rowhouse(folder, ["--memory", "2GiB"], COUNTING)) as server:
         for load in LOADS:
             say(f"  {' '.join(map(str, load))}")
             servers.bench(server, *load, "--warm-up", 1, "--no-check")
@@ -77,6 +84,7 @@ def main():
     counts.mkdir(parents=True)
     say("1 of 3: building with counters")
     build(f"-Cprofile-generate={counts}")
+    PROGRAM.replace(COUNTING)
     say("2 of 3: at work, two minutes")
     work()
     subprocess.run([tool, "merge", "-o", str(profile), *map(str, counts.glob("*.profraw"))], check=True)
