@@ -645,7 +645,7 @@ impl Worker {
         }
     }
 
-    /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least. Its least ends where a tenant that has just
+    /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least. Its least ends a little before a tenant that has just
     /// been answered would be due again.
     fn run_proxy(&mut self, proxy: &Arc<ProxyState>, now: Nanos) -> io::Result<Quantum> {
         let begin = self.env.clock.ticks();

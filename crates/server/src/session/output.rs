@@ -18,7 +18,7 @@ pub(crate) struct Output {
 
 /// Capacity an idle session's buffer keeps.
 const IDLE_CAPACITY_MAX: usize = 1 << 10;
-/// Capacity that a sent buffer keeps for what the session says next: twice what is sent at a time, but for long rows.
+/// Capacity that a sent buffer keeps for what the session says next: twice what is sent at a time, but for long rows and the batches of wide ones that come from analytical threads.
 const REUSED_CAPACITY_MAX: usize = 512 << 10;
 
 impl Output {
