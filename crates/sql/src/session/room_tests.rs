@@ -112,37 +112,13 @@ fn a_commit_that_was_below_its_tenants_limit_does_not_wait_for_that_again() {
     waits(&mut bench, &mut one, |bench, one| bench.try_run(one, "COMMIT").map(drop));
 }
 
-/// After the slice with the value of the sequence its branch has to catch up with the live pages.
-#[test]
-fn a_long_change_waits_for_room_and_goes_on_without_it() {
-    let mut bench = Bench::within(ByteCount::from_mib(1));
-    let (mut one, mut other) = (bench.session(), bench.session());
-    bench.run(&mut one, "CREATE TABLE t (id bigint); CREATE SEQUENCE s");
-    bench.run(&mut other, "CREATE TABLE u (id int PRIMARY KEY, v text)");
-    fill(&mut bench, &mut other);
-    let change = "INSERT INTO t SELECT CASE WHEN g = 5000 THEN nextval('s') ELSE g END FROM generate_series(1, 6000) g";
-    let mut waits = 0;
-    let answer = loop {
-        match bench.try_run(&mut one, change) {
-            Ok(answer) => break answer,
-            Err(Pause::Memory(_)) => waits += 1,
-            Err(Pause::Yield | Pause::Slice(_)) => {}
-            Err(pause) => panic!("{pause:?}"),
-        }
-        assert!(waits < 10_000, "it waits for ever");
-    };
-    assert_eq!(answer.tags, ["INSERT 0 6000"]);
-}
-
-/// Each time that it has waited for memory, another session has set a sequence meanwhile, so that it has to catch up before it goes on.
-#[test]
-fn a_long_change_goes_on_without_room_while_others_keep_its_branch_behind() {
+/// Runs a change of 6,000 rows to its end where no memory can be had; `beside` runs after each turn of it, and is told how often it has waited.
+fn runs_without_room(change: &str, mut beside: impl FnMut(&mut Bench, &mut Session, u32)) {
     let mut bench = Bench::within(ByteCount::from_mib(1));
     let (mut one, mut other, mut third) = (bench.session(), bench.session(), bench.session());
     bench.run(&mut one, "CREATE TABLE t (id bigint); CREATE SEQUENCE s");
     bench.run(&mut other, "CREATE TABLE u (id int PRIMARY KEY, v text)");
     fill(&mut bench, &mut other);
-    let change = "INSERT INTO t SELECT g FROM generate_series(1, 6000) g";
     let mut waits = 0;
     let answer = loop {
         match bench.try_run(&mut one, change) {
@@ -152,9 +128,25 @@ fn a_long_change_goes_on_without_room_while_others_keep_its_branch_behind() {
             Err(pause) => panic!("{pause:?}"),
         }
         assert!(waits < 10_000, "it waits for ever");
-        bench.run(&mut third, &format!("SELECT setval('s', {})", waits + 1));
+        beside(&mut bench, &mut third, waits);
     };
     assert_eq!(answer.tags, ["INSERT 0 6000"]);
+}
+
+/// After the slice with the value of the sequence its branch has to catch up with the live pages.
+#[test]
+fn a_long_change_waits_for_room_and_goes_on_without_it() {
+    let value = "CASE WHEN g = 5000 THEN nextval('s') ELSE g END";
+    let change = format!("INSERT INTO t SELECT {value} FROM generate_series(1, 6000) g");
+    runs_without_room(&change, |_, _, _| {});
+}
+
+/// Each time that it has waited for memory, another session has set a sequence meanwhile, so that it has to catch up before it goes on.
+#[test]
+fn a_long_change_goes_on_without_room_while_others_keep_its_branch_behind() {
+    runs_without_room("INSERT INTO t SELECT g FROM generate_series(1, 6000) g", |bench, third, waits| {
+        bench.run(third, &format!("SELECT setval('s', {})", waits + 1));
+    });
 }
 
 #[test]
