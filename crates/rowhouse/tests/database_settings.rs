@@ -64,8 +64,8 @@ fn settings_grants_and_defaults_of_a_database_outlive_a_crash() {
                 "{=T/acme,acme=CTc/acme,guest=c/acme}",
             ),
             (
-                "SELECT string_agg(concat_ws('/', setdatabase, setconfig[1]), ' ' ORDER BY setrole) FROM pg_db_role_setting",
-                "5/search_path=app, public 5/timezone=Asia/Tokyo",
+                "SELECT string_agg(concat_ws('/', datname, setconfig[1]), ' ' ORDER BY setrole) FROM pg_db_role_setting JOIN pg_database d ON d.oid = setdatabase",
+                "acme/search_path=app, public acme/timezone=Asia/Tokyo",
             ),
             (
                 "SELECT defaclacl::text FROM pg_default_acl WHERE defaclobjtype = 'r' AND defaclnamespace = 'app'::regnamespace",
