@@ -104,7 +104,7 @@ const falls = (figures: readonly number[]): boolean =>
 async function ranked(page: Page, tenant: string, label: string, by: StatementOrder): Promise<TopStatement[]> {
   await visit(page, `#/tenant/${tenant}`);
   const top = page.getByRole("region", { name: "Top statements" });
-  await expect(top.getByRole("row").nth(1)).toContainText(/select|update|insert|copy/i);
+  await expect(top.getByRole("row").nth(1)).toContainText(/select|update|insert|copy|commit/i);
   const answer = page.waitForResponse((response) => response.url().includes(`/statements?by=${by}`));
   const choice = top.getByRole("button", { name: label, exact: true });
   await choice.click();
