@@ -13,7 +13,7 @@ pub use ids::{
     CommitNo, Epoch, Lsn, Oid, PageNo, SessionId, SlotNo, TenantId, TreeId, TxnId, VolumeNo, WorkerId,
 };
 pub use io_class::IoClass;
-pub use prefetch::prefetch_value;
+pub use prefetch::{prefetch, prefetch_value};
 pub use sql_error::{Severity, SqlError, SqlState};
 pub use units::{ByteCount, Micros, Nanos, ParseByteCountError};
 

@@ -2,12 +2,11 @@
 //! for the memory of all of them together and not of one after the other (group prefetching: Chen, Ailamaki, Gibbons, Mowry,
 //! ICDE 2004, section 4).
 
-use base::PageNo;
+use base::{PageNo, prefetch};
 use smallvec::SmallVec;
 use storage::{PageBytes, PageFault, ReadPages};
 
 use crate::path;
-use crate::prefetch::prefetch;
 use crate::value::Value;
 use crate::{TreeRoot, VALUE_PREFETCH_MAX};
 

@@ -24,17 +24,15 @@ mod node;
 mod overflow;
 mod path;
 mod place;
-mod prefetch;
 mod reach;
 mod remove;
 mod split;
 mod value;
 
-use base::PageNo;
+use base::{PageNo, prefetch};
 use storage::{PageFault, ReadPages};
 
 use node::Node;
-use prefetch::prefetch;
 
 pub use apply_sorted::{Applied, apply_sorted};
 pub use check::{TreeReport, check, check_each};

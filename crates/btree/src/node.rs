@@ -32,11 +32,10 @@
 
 use std::cmp::Ordering;
 
-use base::PageNo;
 use base::limits::PAGE_SIZE;
+use base::{PageNo, prefetch};
 use storage::{PageBytes, PageFault};
 
-use crate::prefetch::prefetch;
 use crate::value::Value;
 
 pub(crate) const HEADER_LEN: usize = 32;

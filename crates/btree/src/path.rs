@@ -1,11 +1,10 @@
 //! The way from a tree's root to a leaf.
 
-use base::PageNo;
+use base::{PageNo, prefetch};
 use smallvec::SmallVec;
 use storage::{PageBytes, PageFault, ReadPages, WritePages};
 
 use crate::node::{HEADER_LEN, Node, SLOT_LEN};
-use crate::prefetch::prefetch;
 
 /// Bytes that hold the header, a short prefix and the slots of 27 rows: a full leaf of rows of 300 bytes. Asked for all at
 /// once, instead of one line after the other as a binary search would come by them.
