@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base::TreeId;
 use rustc_hash::FxHashMap;
 
-use crate::row::keys::{Key, KeyRange};
+use crate::row::keys::{Key, KeyRange, copied};
 
 /// What becomes of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -163,8 +163,7 @@ impl Overlay {
         self.bytes += key.len() + change.len();
         let changes = Arc::make_mut(self.changes.trees.entry(tree).or_default());
         let key_len = key.len();
-        // The bytes at once: a clone of a `Key` goes through them one by one.
-        let undo_key = self.journaling.then(|| Key::from_slice(&key));
+        let undo_key = self.journaling.then(|| copied(&key));
         let previous = changes.insert(key, change);
         self.bytes -= previous.as_ref().map_or(0, |p| key_len + p.len());
         self.count += usize::from(previous.is_none());

@@ -38,7 +38,7 @@ impl Run<'_, '_> {
         sink: &mut dyn RowSink,
     ) -> Halt<u64> {
         // New rows are all made before the first change, so that no expression sees one.
-        let mut targets = smallvec::SmallVec::<[Target; 1]>::new();
+        let mut targets = SmallVec::<[Target; 1]>::new();
         match &plan.source {
             ChangeSource::Node(from) => {
                 self.targets(from, plan.key, plan.width, plan.joined, cx, &mut |target| {
@@ -117,7 +117,7 @@ impl Run<'_, '_> {
         external: Option<ExternalRows<'_>>,
         sink: &mut dyn RowSink,
     ) -> Halt<u64> {
-        let mut targets = smallvec::SmallVec::<[Target; 1]>::new();
+        let mut targets = SmallVec::<[Target; 1]>::new();
         match &plan.source {
             ChangeSource::Node(from) => {
                 self.targets(from, plan.key, plan.width, plan.joined, cx, &mut |target| {
@@ -158,7 +158,7 @@ impl Run<'_, '_> {
     /// The target with its new values.
     fn assigned(&self, plan: &UpdatePlan, cx: &Cx<'_>, mut target: Target) -> Halt<Target> {
         let (ctx, mut bytes) = (cx.row(&target.row), 0);
-        let values: smallvec::SmallVec<[Datum; 4]> = plan
+        let values: SmallVec<[Datum; 4]> = plan
             .assignments
             .iter()
             .map(|(_, value)| self.part(value, &ctx, &mut bytes))

@@ -20,7 +20,7 @@ pub use wait::LockWait;
 
 use base::{Oid, TreeId};
 
-use crate::row::keys::Key;
+use crate::row::keys::{Key, copied};
 
 /// What a lock is on.
 #[derive(PartialEq, Eq, Hash, Debug)]
@@ -39,8 +39,7 @@ impl Clone for LockTag {
     fn clone(&self) -> LockTag {
         match self {
             LockTag::Table(table) => LockTag::Table(*table),
-            // The bytes at once: a clone of a `Key` goes through them one by one.
-            LockTag::Row(tree, key) => LockTag::Row(*tree, Key::from_slice(key)),
+            LockTag::Row(tree, key) => LockTag::Row(*tree, copied(key)),
             LockTag::Advisory(key) => LockTag::Advisory(*key),
             LockTag::Ddl => LockTag::Ddl,
             LockTag::Branch => LockTag::Branch,

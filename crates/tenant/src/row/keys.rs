@@ -23,6 +23,12 @@ use crate::catalog::{Index, IndexColumn, Table};
 /// Bytes of a key; the usual ones stand in place.
 pub type Key = SmallVec<[u8; 24]>;
 
+/// A copy of a key, its bytes at once: a clone goes through them one by one.
+#[inline]
+pub fn copied(key: &Key) -> Key {
+    Key::from_slice(key)
+}
+
 /// Bytes that a key has elsewhere, being long.
 #[inline]
 pub(crate) fn heap_len(key: &Key) -> usize {
