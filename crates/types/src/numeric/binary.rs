@@ -136,6 +136,11 @@ impl Numeric {
             }
             small = small.and_then(|s| s.checked_mul(10_000)?.checked_add(i64::from(digit)));
         }
+        if let Some(coef) = small
+            && let Some(number) = of_word(if negative { -coef } else { coef }, covered, scale)
+        {
+            return Ok(number);
+        }
         let coef = match small {
             Some(coef) => BigInt::from(coef),
             None => {
@@ -156,12 +161,6 @@ impl Numeric {
         // Digits past the display scale are cut off, as PostgreSQL does.
         if covered <= scale_i {
             let shift = (scale_i - covered) as u32;
-            if let Some(coef) = small
-                && let Some(p) = super::pow10_i128(shift).filter(|_| shift <= 19)
-            {
-                let coef = i128::from(coef) * p;
-                return Ok(Numeric::from_i128(if negative { -coef } else { coef }, scale));
-            }
             Numeric::from_big_checked(coef * pow10_big(shift), scale)
         } else {
             Numeric::from_big_checked(coef / pow10_big((covered - scale_i) as u32), scale)
@@ -169,9 +168,54 @@ impl Numeric {
     }
 }
 
+/// `coef / 10^covered`, cut off behind `scale` digits after the point; `None` where a word may not do for it.
+fn of_word(coef: i64, covered: i32, scale: u16) -> Option<Numeric> {
+    let past = covered - i32::from(scale);
+    let places = past.unsigned_abs();
+    if past > 0 {
+        // Of the 19 digits of a word nothing is left before as many places.
+        return Some(Numeric::new(10i64.checked_pow(places).map_or(0, |cut| coef / cut), scale));
+    }
+    let power = super::pow10_i128(places).filter(|_| places <= 19)?;
+    Some(Numeric::from_i128(i128::from(coef) * power, scale))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_digits_are_read_as_many_are() {
+        let bytes = |digits: &[u16], weight: i16, sign: u16, scale: u16| -> Vec<u8> {
+            let head = [digits.len() as u16, weight.cast_unsigned(), sign, scale];
+            head.iter().chain(digits).flat_map(|word| word.to_be_bytes()).collect()
+        };
+        let numbers: [&[u16]; 8] = [
+            &[],
+            &[0],
+            &[7],
+            &[5000],
+            &[12, 3456],
+            &[1, 0, 9],
+            &[9999, 9999, 9999, 9999],
+            &[922, 3372, 368, 5477, 5807],
+        ];
+        for digits in numbers {
+            // The zeros behind do not fit a word.
+            let many: Vec<u16> = digits.iter().copied().chain([0; 6]).collect();
+            for weight in [-7, -2, -1, 0, 1, 3, 6] {
+                for scale in [0, 1, 2, 3, 4, 7, 18, 19, 20, 30] {
+                    for sign in [0, NEGATIVE] {
+                        let few = Numeric::parse_binary(&bytes(digits, weight, sign, scale)).unwrap();
+                        let read = Numeric::parse_binary(&bytes(&many, weight, sign, scale)).unwrap();
+                        assert_eq!(few, read, "{digits:?} {weight} {scale} {sign}");
+                    }
+                }
+            }
+        }
+        let price = Numeric::parse_binary(&bytes(&[12, 5000], 0, 0, 2)).unwrap();
+        assert_eq!(price.as_small(), Some((1250, 2)));
+    }
 
     #[test]
     fn few_digits_are_those_of_any_number() {
