@@ -28,6 +28,22 @@ pub fn encode(d: &Datum, desc: bool, nulls_first: bool, out: &mut Vec<u8>) {
     }
 }
 
+/// What [`encode`] appends for an integer, a date or a moment: so many of the first bytes. `None` for any other value, NULL among them.
+#[inline]
+pub fn of_word(d: &Datum, desc: bool) -> Option<([u8; 9], usize)> {
+    let (word, len) = match d {
+        Datum::Int4(v) | Datum::Date(v) => (u64::from((v ^ i32::MIN).cast_unsigned()) << 32, 4),
+        Datum::Int8(v) | Datum::Time(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => {
+            ((v ^ i64::MIN).cast_unsigned(), 8)
+        }
+        Datum::Int2(v) => (u64::from((v ^ i16::MIN).cast_unsigned()) << 48, 2),
+        _ => return None,
+    };
+    let mut key = [VALUE; 9];
+    key[1..].copy_from_slice(&(if desc { !word } else { word }).to_be_bytes());
+    Some((key, 1 + len))
+}
+
 fn payload(d: &Datum, out: &mut Vec<u8>) {
     match d {
         Datum::Int4(v) | Datum::Date(v) => out.extend_from_slice(&(v ^ i32::MIN).to_be_bytes()),
@@ -278,6 +294,9 @@ mod tests {
                         let mut rest = &key[..];
                         let back = decode(*ty, desc, false, &mut rest).unwrap();
                         assert!(rest.is_empty() && compare(&back, d).is_eq(), "{d:?} {back:?}");
+                        if let Some((word, len)) = of_word(d, desc) {
+                            assert_eq!(&word[..len], key, "{d:?}");
+                        }
                         key
                     })
                     .collect();

@@ -135,11 +135,18 @@ pub fn successor(prefix: &[u8]) -> Option<Key> {
 }
 
 fn encode_columns<'d>(columns: &[IndexColumn], values: impl Iterator<Item = &'d Datum>, out: &mut Key) {
-    let mut buffer = Vec::with_capacity(32);
+    let mut buffer = Vec::new();
     for (column, datum) in columns.iter().zip(values) {
+        // Most columns of keys are numbers, which need no memory but the key's.
+        if let Some((bytes, len)) = key::of_word(datum, column.descending) {
+            out.extend_from_slice(&bytes[..len]);
+            continue;
+        }
+        buffer.clear();
+        buffer.reserve(32);
         key::encode(datum, column.descending, column.nulls_first, &mut buffer);
+        out.extend_from_slice(&buffer);
     }
-    out.extend_from_slice(&buffer);
 }
 
 /// The key of the row with these values of the primary key's columns.
