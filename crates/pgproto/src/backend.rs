@@ -48,8 +48,13 @@ fn message(out: &mut Vec<u8>, tag: u8, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn open(out: &mut Vec<u8>, tag: u8) -> usize {
-    out.extend([tag, 0, 0, 0, 0]);
+    out.extend_from_slice(&[tag, 0, 0, 0, 0]);
     out.len() - 4
+}
+
+/// Appends a message without a body.
+fn bare(out: &mut Vec<u8>, tag: u8) {
+    out.extend_from_slice(&[tag, 0, 0, 0, 4]);
 }
 
 fn close(out: &mut [u8], start: usize) {
@@ -58,8 +63,11 @@ fn close(out: &mut [u8], start: usize) {
 }
 
 fn cstr(out: &mut Vec<u8>, text: &str) {
-    // A NUL inside would end the field early and shift all that follow.
-    out.extend(text.bytes().filter(|&b| b != 0));
+    match text.as_bytes().contains(&0) {
+        false => out.extend_from_slice(text.as_bytes()),
+        // A NUL inside would end the field early and shift all that follow.
+        true => out.extend(text.bytes().filter(|&b| b != 0)),
+    }
     out.push(0);
 }
 
@@ -137,37 +145,37 @@ pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
 
 /// ReadyForQuery.
 pub fn ready_for_query(out: &mut Vec<u8>, status: TransactionStatus) {
-    message(out, b'Z', |out| out.push(status.byte()));
+    out.extend_from_slice(&[b'Z', 0, 0, 0, 5, status.byte()]);
 }
 
 /// ParseComplete.
 pub fn parse_complete(out: &mut Vec<u8>) {
-    message(out, b'1', |_| {});
+    bare(out, b'1');
 }
 
 /// BindComplete.
 pub fn bind_complete(out: &mut Vec<u8>) {
-    message(out, b'2', |_| {});
+    bare(out, b'2');
 }
 
 /// CloseComplete.
 pub fn close_complete(out: &mut Vec<u8>) {
-    message(out, b'3', |_| {});
+    bare(out, b'3');
 }
 
 /// NoData.
 pub fn no_data(out: &mut Vec<u8>) {
-    message(out, b'n', |_| {});
+    bare(out, b'n');
 }
 
 /// PortalSuspended: the row limit of an Execute was reached.
 pub fn portal_suspended(out: &mut Vec<u8>) {
-    message(out, b's', |_| {});
+    bare(out, b's');
 }
 
 /// EmptyQueryResponse.
 pub fn empty_query_response(out: &mut Vec<u8>) {
-    message(out, b'I', |_| {});
+    bare(out, b'I');
 }
 
 /// CommandComplete with the command's tag, such as `INSERT 0 1`.
@@ -274,7 +282,7 @@ pub fn copy_data(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 
 /// CopyDone.
 pub fn copy_done(out: &mut Vec<u8>) {
-    message(out, b'c', |_| {});
+    bare(out, b'c');
 }
 
 /// ErrorResponse or, for a warning or notice, NoticeResponse, with all fields that are set.
@@ -348,6 +356,15 @@ mod tests {
         out.clear();
         report(&mut out, &error.with_severity(Severity::Notice));
         assert_eq!(out[0], b'N');
+    }
+
+    #[test]
+    fn short_messages_are_whole() {
+        let mut out = Vec::new();
+        bind_complete(&mut out);
+        command_complete(&mut out, "INSERT 0 1");
+        ready_for_query(&mut out, TransactionStatus::InTransaction);
+        assert_eq!(out, b"2\0\0\0\x04C\0\0\0\x0fINSERT 0 1\0Z\0\0\0\x05T");
     }
 
     #[test]
