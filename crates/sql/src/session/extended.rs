@@ -544,7 +544,7 @@ impl Session {
         rows_max: Option<u32>,
         out: &mut dyn Reply,
     ) -> Result<Executed, Pause> {
-        let Some(statement) = portal.statement.clone() else {
+        let Some(statement) = portal.statement.as_deref() else {
             out.empty_query();
             return Ok(Executed::Complete);
         };
@@ -560,16 +560,16 @@ impl Session {
             && !matches!(portal.rows, PortalRows::Kept(_))
             && !self.plan_holds(home, known)
         {
-            let renewed = self.bound_again(home, &statement, known);
+            let renewed = self.bound_again(home, statement, known);
             portal.plan = self.failing(home, renewed)?;
         }
         let yields_rows = || portal.running_plan().is_some_and(|plan| plan.yields_rows());
-        let is_limited = rows_max.is_some() && (yields_rows() || self.executes_rows(&statement));
+        let is_limited = rows_max.is_some() && (yields_rows() || self.executes_rows(statement));
         if matches!(portal.rows, PortalRows::Kept(_)) || is_limited {
             return self.execute_in_parts(home, name, portal, rows_max, out);
         }
         let run = Run {
-            statement: &statement,
+            statement,
             sql: &portal.sql,
             planned: portal.plan.as_ref(),
             parameters: &portal.parameters,

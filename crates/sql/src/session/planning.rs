@@ -126,10 +126,10 @@ impl Session {
 
     /// Renews the form of values after a setting or the catalog changed.
     pub(super) fn refresh_format(&mut self, catalog: &Arc<Catalog>) {
-        let stale = self.is_format_stale();
-        if !stale && self.names.as_ref().is_some_and(|names| names.shows(catalog)) {
+        if self.is_format_of(catalog) {
             return;
         }
+        let stale = self.is_format_stale();
         let epoch = self.settings.borrow().epoch();
         if stale && self.format_epoch != epoch {
             self.format = Arc::new(self.settings.borrow().format_context(self.transaction_start));
@@ -139,6 +139,12 @@ impl Session {
         let names = Arc::new(PathNames::new(Arc::clone(catalog), self.search_path(catalog)));
         self.names = Some(Arc::clone(&names));
         Arc::make_mut(&mut self.format).names = Some(names);
+    }
+
+    /// Whether the form of values is that of this catalog and of the settings as they are.
+    #[inline]
+    pub(super) fn is_format_of(&self, catalog: &Arc<Catalog>) -> bool {
+        !self.is_format_stale() && self.names.as_ref().is_some_and(|names| names.shows(catalog))
     }
 
     /// The client is waited for: a large catalog, which others may change meanwhile, is not kept for that long. The next statement finds its names again.

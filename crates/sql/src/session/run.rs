@@ -409,8 +409,11 @@ impl Session {
 
     /// The form of values now.
     pub(super) fn format_for(&mut self, home: &Home<'_>) -> Arc<types::FormatContext> {
-        let catalog = self.catalog(home);
-        self.refresh_format(&catalog);
+        // Mostly it is that of the statement before: the catalog, which all sessions have, is looked at then and not counted.
+        if !self.is_format_of(self.peek_catalog(home)) {
+            let catalog = self.catalog(home);
+            self.refresh_format(&catalog);
+        }
         Arc::clone(&self.format)
     }
 
