@@ -133,12 +133,12 @@ impl Counting {
 }
 
 impl Session {
-    /// A statement begins, unless it runs already and was called again.
-    pub(super) fn count_prepared(&mut self, text: &StatementText) {
+    /// A statement begins, unless it runs already and was called again. `now`: the time, where the caller has just read it.
+    pub(super) fn count_prepared(&mut self, text: &StatementText, now: Option<Nanos>) {
         if self.counting.runs {
             return;
         }
-        self.count_ended_now();
+        self.count_ended_now(now);
         let host = &self.start.host;
         let counts = text.counts.get_or_init(|| host.statement_counts(text)).as_ref();
         match counts {
@@ -153,7 +153,7 @@ impl Session {
     /// As [`Session::count_prepared`] for a statement that runs once.
     pub(super) fn count_text(&mut self, sql: &str) {
         if !self.counting.runs {
-            self.count_ended_now();
+            self.count_ended_now(None);
             let counts = self.start.host.statement_counts(sql);
             self.counting.begin(counts.as_ref(), self.statement_start);
         }
@@ -164,9 +164,9 @@ impl Session {
         self.counting.end(outcome);
     }
 
-    fn count_ended_now(&mut self) {
+    fn count_ended_now(&mut self, now: Option<Nanos>) {
         if self.has_ended_statement() {
-            let now = self.start.host.now();
+            let now = now.unwrap_or_else(|| self.start.host.now());
             self.count_ended(now);
         }
     }
@@ -186,6 +186,7 @@ impl Session {
     /// Messages came, at `now`, for which the session had waited.
     #[inline]
     pub fn received(&mut self, now: Nanos) {
+        self.clock_read = Some((now, self.start.host.wall_clock()));
         self.counting.received(now);
     }
 

@@ -494,8 +494,9 @@ impl Session {
             return failed;
         };
         let goes_on = std::mem::take(&mut self.is_executing);
+        let mut now = None;
         if portal.rows.is_fresh() && !goes_on {
-            self.begin_statement();
+            now = Some(self.begin_statement());
             self.start.host.report_statement(&portal.sql, self.statement_start);
         }
         // One that goes on giving out its rows is counted already.
@@ -503,7 +504,7 @@ impl Session {
         // An EXECUTE has no plan of its own; where there is one the statement need not be looked at.
         let is_other = |statement| !is_execute(statement);
         if !is_counted && (portal.plan.is_some() || portal.statement.as_deref().is_some_and(is_other)) {
-            self.count_prepared(&portal.sql);
+            self.count_prepared(&portal.sql, now);
         }
         // One that has begun gives no more rows in a failed block either, and goes on when a savepoint has mended that.
         let refused = matches!(self.transaction, Transaction::Failed(_))
@@ -725,7 +726,7 @@ impl Session {
         self.begin_implicit(home);
         let called = self.called(home, execute.expect("the caller looked"));
         let Called { planned, parameters, sql, .. } = self.failing(home, called)?;
-        self.count_prepared(&sql);
+        self.count_prepared(&sql, None);
         self.keep_in_statement(home, &planned, &parameters)
     }
 

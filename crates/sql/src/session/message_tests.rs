@@ -619,6 +619,18 @@ fn a_statement_begins_once_however_often_it_pauses() {
 }
 
 #[test]
+fn statements_of_messages_that_came_together_take_one_look_at_the_clock() {
+    let mut bench = Bench::new();
+    let host = Arc::new(TickingHost { lone: LoneHost(World::new(7).env()), looks: AtomicI64::new(0) });
+    let mut session = bench.session_from(host.clone());
+    host.looks.store(5000, Ordering::Relaxed);
+    session.received(OwnAnswers::now(&*host));
+    let told = bench.run(&mut session, "SELECT statement_timestamp() = now(); SELECT 2; SELECT 3");
+    assert_eq!(told.lines(), ["t", "2", "3"]);
+    assert_eq!(host.looks.load(Ordering::Relaxed), 5001);
+}
+
+#[test]
 fn now_and_today_are_those_of_the_transaction_that_a_statement_opens() {
     const DAY: i64 = 86_400_000_000;
     let mut bench = Bench::new();

@@ -282,6 +282,8 @@ pub struct Session {
     /// Microseconds since 2000-01-01 UTC.
     transaction_start: i64,
     statement_start: i64,
+    /// The monotonic clock's time when messages came last, and the wall clock's then.
+    clock_read: Option<(Nanos, i64)>,
     /// Built from the settings; renewed when one of them changes.
     format: Arc<FormatContext>,
     /// [`Settings::epoch`] when `format` was built.
@@ -341,6 +343,7 @@ impl Session {
             counting,
             transaction_start: now,
             statement_start: now,
+            clock_read: None,
             names: None,
             start_warnings,
             start,

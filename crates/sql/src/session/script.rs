@@ -3,7 +3,7 @@
 use super::reply::Formats;
 use std::sync::Arc;
 
-use base::{Lsn, SqlError, SqlResult, SqlState};
+use base::{Lsn, Nanos, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use types::{Datum, PgType};
 
@@ -17,6 +17,9 @@ use crate::expr::{
     BindContext, EmptyScope, ExprKind, ParamTypes, Volatility, bind_expr, bind_type, coerce_assignment,
 };
 use crate::parse::{ParsedStatement, ScriptStatement};
+
+/// The wall clock is read again for what begins so long after messages came: the two clocks may go apart by a two-thousandth.
+const CLOCK_READ_AFTER: Nanos = Nanos::from_millis(10);
 
 /// A Query message under way.
 pub(super) struct Script {
@@ -195,13 +198,21 @@ impl Session {
     }
 
     /// Notes the time a statement begins. Outside of a transaction it is that of the one which the statement will open, too: its text is bound and its
-    /// parameters are read before that, and say `'now'` and `'today'`.
-    pub(super) fn begin_statement(&mut self) {
-        self.statement_start = self.start.host.wall_clock();
+    /// parameters are read before that, and say `'now'` and `'today'`. Answers the monotonic clock's
+    /// time, by which that of messages that came together is told.
+    pub(super) fn begin_statement(&mut self) -> Nanos {
+        let now = self.start.host.now();
+        self.statement_start = match self.clock_read {
+            Some((then, micros)) if now - then < CLOCK_READ_AFTER => {
+                micros + ((now - then).0 / 1000).cast_signed()
+            }
+            _ => self.start.host.wall_clock(),
+        };
         if matches!(self.transaction, Transaction::Idle) {
             self.transaction_start = self.statement_start;
             Arc::make_mut(&mut self.format).now = self.transaction_start;
         }
+        now
     }
 
     /// SQL's PREPARE.
@@ -261,7 +272,7 @@ impl Session {
     ) -> Result<Ran, Pause> {
         let Called { statement, sql, planned, parameters } = self.called(home, execute)?;
         // What is counted is what was prepared.
-        self.count_prepared(&sql);
+        self.count_prepared(&sql, None);
         let inner = Run {
             statement: &statement,
             sql: &sql,
