@@ -5,7 +5,7 @@
 
 use base::SqlError;
 use pgproto::conversation::Via;
-use pgproto::frontend::{Bind, Frontend, Target};
+use pgproto::frontend::{Bind, Execute, Frontend, Target};
 use smallvec::SmallVec;
 use sql::session::{Executed, Home, LONG_TEXT_MIN, Pause, Session};
 
@@ -106,6 +106,15 @@ impl Connection {
             },
             Frontend::Execute(execute) => {
                 self.stopwatch.executes(first);
+                if let Some(called) = self.execute_soon(message, execute)? {
+                    return Ok(match called {
+                        Ok(executed) => {
+                            executed.into_iter().for_each(|executed| self.executed(executed));
+                            Left::Nothing
+                        }
+                        Err(pause) => Left::Pause(pause),
+                    });
+                }
                 let sync_follows = self.sync_follows;
                 let outcome = self.long_turn(|session, home, out| {
                     session.note_sync_follows(sync_follows);
@@ -279,6 +288,23 @@ impl Connection {
         outcome.await.map(|outcome| self.told_of(message, outcome))
     }
 
+    /// An Execute that comes by no place where it could be suspended, and needs no stack of its own for that; `None` for another one.
+    fn execute_soon(
+        &mut self,
+        message: &Frontend<'_>,
+        execute: &Execute<'_>,
+    ) -> Result<Option<Called<Executed>>, End> {
+        if execute.rows_max.is_some() || !self.session.runs_soon(execute.portal) {
+            return Ok(None);
+        }
+        let sync_follows = self.sync_follows;
+        let called = self.called(message, |session, home, out| {
+            session.note_sync_follows(sync_follows);
+            session.execute_soon(home, execute.portal, out)
+        })?;
+        Ok(done_soon(called))
+    }
+
     /// A Describe of what is planned; `None` for another one.
     fn describe_soon(
         &mut self,
@@ -344,10 +370,10 @@ fn describe(
 }
 
 /// A call that was made only if it was known to be short: `None` if it was not.
-fn done_soon(called: Called<Option<()>>) -> Option<Called<()>> {
+fn done_soon<T>(called: Called<Option<T>>) -> Option<Called<T>> {
     match called {
         Ok(Some(None)) => None,
-        Ok(Some(Some(()))) => Some(Ok(Some(()))),
+        Ok(Some(Some(done))) => Some(Ok(Some(done))),
         Ok(None) => Some(Ok(None)),
         Err(pause) => Some(Err(pause)),
     }

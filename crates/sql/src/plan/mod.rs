@@ -5,7 +5,8 @@
 //! with a reason. A clause that nobody consumed is an error: the walks destructure every syntax node by all of its fields.
 //!
 //! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `open_level`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path`,
-//! `join_order` and `keyed` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `unnamed`, `union`, `settings_rows`, `analytic` (what goes elsewhere).
+//! `join_order` and `keyed` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `unnamed`, `union`, `settings_rows`, `analytic` (what goes elsewhere),
+//! `size` and `short` (what a plan takes, in memory and of its worker).
 
 mod analytic;
 mod binder;
@@ -27,6 +28,7 @@ mod refuse;
 mod row_locks;
 mod select;
 mod settings_rows;
+mod short;
 mod size;
 mod target;
 mod union;

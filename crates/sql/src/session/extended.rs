@@ -19,7 +19,7 @@ use super::run::{Ran, Run, ends_failed_block};
 use super::script::{Called, is_execute, no_statement};
 use super::transaction::{Transaction, failed_block};
 use super::{Bind, Executed, Home, Pause, Reply, Session};
-use crate::parse::{CursorStatement, ParsedStatement, SettingStatement};
+use crate::parse::{CursorStatement, ParsedStatement, SettingStatement, TransactionStatement};
 
 /// What an empty statement takes, by estimate.
 const EMPTY_SIZE: usize = 512;
@@ -478,6 +478,44 @@ impl Session {
     /// Tells, before an Execute, whether a Sync has come behind it: then no more rows are looked for than it wants.
     pub fn note_sync_follows(&mut self, follows: bool) {
         self.sync_follows = follows;
+    }
+
+    /// Whether an Execute of all rows of a portal is one that [`Session::execute_soon`] may make.
+    pub fn runs_soon(&self, name: &str) -> bool {
+        let Some(portal) = self.portals.get(name) else { return false };
+        let is_short = match &portal.plan {
+            Some(plan) => plan.is_run && plan.is_short,
+            None => portal.statement.as_deref().is_some_and(|statement| self.begins_or_commits(statement)),
+        };
+        is_short && portal.rows.is_fresh() && !self.is_executing && !self.ends_at_length()
+    }
+
+    /// Whether it is a BEGIN, or a COMMIT of rows alone.
+    fn begins_or_commits(&self, statement: &ParsedStatement) -> bool {
+        match statement {
+            ParsedStatement::Transaction(TransactionStatement::Begin { .. }) => true,
+            ParsedStatement::Transaction(TransactionStatement::Commit { chain: false }) => {
+                self.transaction.peek().is_none_or(|open| !open.txn.has_ddl())
+            }
+            _ => false,
+        }
+    }
+
+    /// Execute of all rows of a portal that [`Session::runs_soon`], which comes by no place where it could be suspended. `None`, and nothing was done, where it
+    /// comes to that all the same.
+    pub fn execute_soon(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        out: &mut dyn Reply,
+    ) -> Result<Option<Executed>, Pause> {
+        let portal = self.portals.get(name);
+        let plan = portal.and_then(|portal| portal.plan.as_deref());
+        let has_many = self.transaction.peek().is_some_and(|open| home.tenant.has_many_changes(&open.txn));
+        if has_many || plan.is_some_and(|plan| !self.plan_holds(home, plan)) {
+            return Ok(None);
+        }
+        self.execute(home, name, None, out).map(Some)
     }
 
     /// Execute: up to `rows_max` rows (`None`: all), then PortalSuspended or CommandComplete.

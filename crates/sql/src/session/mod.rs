@@ -58,6 +58,8 @@ mod setting_tests;
 mod shared_plans;
 mod signals;
 mod slices;
+#[cfg(test)]
+mod soon_tests;
 pub mod stand_in;
 mod start_setting;
 mod statement_counts;

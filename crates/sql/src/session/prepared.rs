@@ -18,7 +18,7 @@ use super::counting::StatementText;
 use super::kept_rows::KeptRows;
 use super::reply::{Field, Format, Formats};
 use crate::parse::{ParsedStatement, ScriptStatement, Utility};
-use crate::plan::{BoundPlan, OutputColumn};
+use crate::plan::{BoundPlan, OutputColumn, PointPlan};
 
 /// A statement that was parsed, with what is known about its parameters and result so far.
 #[derive(Debug)]
@@ -326,6 +326,8 @@ pub(super) struct Planned {
     pub(super) catalog_version: u64,
     /// The statement runs by it, as [`super::planning::runs_by_plan`] says: looked at in each run, where the statement itself is further away.
     pub(super) is_run: bool,
+    /// See [`crate::plan::PointPlan::is_short`]: beside the rest, too.
+    pub(super) is_short: bool,
     /// Beside the rest, since it is compared at each run.
     pub(super) search_path: SmallVec<[Oid; 4]>,
     /// Types of all parameters; [`PgType::Unknown`] where only the analytical planner can tell and has not yet.
@@ -351,10 +353,12 @@ impl Planned {
         query: Option<Arc<ast::Query>>,
     ) -> Planned {
         let (is_run, allowed_to, outgrown) = Default::default();
+        let is_short = bound.point().is_some_and(PointPlan::is_short);
         Planned {
             bound,
             catalog_version,
             is_run,
+            is_short,
             search_path,
             parameters,
             fields,

@@ -1,0 +1,86 @@
+//! Executes that come by no place where they could be suspended, and are told to.
+
+use super::stand_in::Answer;
+use super::testing::Bench;
+use super::{Bind, Executed, Session};
+
+/// A session, on a table `k` and on `o`, which another one refers to.
+fn tables() -> (Bench, Session) {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(
+        &mut session,
+        "CREATE TABLE k (id int PRIMARY KEY, n numeric(12,2), body text, at timestamp);
+         CREATE TABLE o (id int PRIMARY KEY); CREATE TABLE r (id int PRIMARY KEY, o int REFERENCES o);
+         INSERT INTO k SELECT g, g, 'b', now() FROM generate_series(1, 1000) g;
+         INSERT INTO o SELECT g FROM generate_series(1, 1000) g",
+    );
+    (bench, session)
+}
+
+/// Binds a statement to the portal without a name, with 7 for its parameter.
+fn bind(bench: &mut Bench, session: &mut Session, sql: &str) {
+    let mut out = Answer::default();
+    let seven = [Some(&b"7"[..])];
+    let parameters = if sql.contains("$1") { &seven[..] } else { &[] };
+    let bind = Bind { portal: "", statement: "", parameter_formats: &[], parameters, result_formats: &[] };
+    bench.turn(|home| {
+        session.parse(home, "", sql, &[], &mut out).unwrap();
+        session.bind(home, bind, &mut out).unwrap();
+    });
+}
+
+#[test]
+fn what_finds_rows_by_whole_keys_runs_soon_and_what_may_last_does_not() {
+    let (mut bench, mut session) = tables();
+    for (sql, tag) in [
+        ("SELECT n, body FROM k WHERE id = $1", Some("SELECT 1")),
+        ("SELECT n FROM k WHERE id = $1 FOR UPDATE", Some("SELECT 1")),
+        ("INSERT INTO k VALUES ($1 + 2000, 1.5, 'b', current_timestamp)", Some("INSERT 0 1")),
+        ("UPDATE k SET n = n + 1 WHERE id = $1 RETURNING body", Some("UPDATE 1")),
+        ("DELETE FROM k WHERE id = $1", Some("DELETE 1")),
+        ("SELECT n FROM k WHERE id > $1", None),
+        ("SELECT count(*) FROM k WHERE id = $1", None),
+        ("SELECT repeat(body, 9) FROM k WHERE id = $1", None),
+        ("SELECT body::numeric FROM k WHERE id = $1", None),
+        ("INSERT INTO k SELECT id + 5000 FROM k WHERE id = $1", None),
+        ("UPDATE k SET n = $1", None),
+        ("DELETE FROM o WHERE id = $1", None),
+        ("BEGIN", Some("BEGIN")),
+        ("COMMIT", Some("COMMIT")),
+    ] {
+        bind(&mut bench, &mut session, sql);
+        assert_eq!(session.runs_soon(""), tag.is_some(), "{sql}");
+        let mut out = Answer::default();
+        bench.turn(|home| {
+            if tag.is_some() {
+                let executed = session.execute_soon(home, "", &mut out).unwrap();
+                assert_eq!(executed, Some(Executed::Complete), "{sql}");
+                assert!(!session.runs_soon(""), "{sql} has run");
+            }
+            session.sync(home, &mut out).unwrap();
+        });
+        assert!(out.tags.iter().eq(tag.iter()), "{sql}: {:?}", out.tags);
+    }
+}
+
+#[test]
+fn what_is_to_be_planned_anew_does_not_run_soon() {
+    let (mut bench, mut session) = tables();
+    bind(&mut bench, &mut session, "SELECT n FROM k WHERE id = $1");
+    let mut other = bench.session();
+    bench.run(&mut other, "ALTER TABLE k ADD COLUMN more int");
+    let mut out = Answer::default();
+    assert_eq!(bench.turn(|home| session.execute_soon(home, "", &mut out)).unwrap(), None);
+    bench.turn(|home| session.execute(home, "", None, &mut out)).unwrap();
+    assert_eq!(out.lines(), ["7.00"]);
+}
+
+#[test]
+fn the_end_of_many_changes_does_not_run_soon() {
+    let (mut bench, mut session) = tables();
+    bench.run(&mut session, "BEGIN; UPDATE k SET body = repeat('x', 200)");
+    bind(&mut bench, &mut session, "COMMIT");
+    assert!(!session.runs_soon(""));
+    bench.run(&mut session, "ROLLBACK");
+}
