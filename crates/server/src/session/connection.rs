@@ -225,13 +225,16 @@ impl Connection {
     async fn run(&mut self) -> Result<(), End> {
         loop {
             let input = std::mem::take(&mut self.input);
-            let mut at = 0;
+            let (mut at, mut before) = (0, 0);
             while let Some(message) = frame::next(&input[at..])? {
-                // Many short messages are to others what a long one is. What was executed is ended without more ado.
+                // Many short messages are to others what a long one is. What was executed is ended without more ado, and what was bound is
+                // executed: the clock is looked at once for the two.
                 let is_end = message.tag == b'S' && self.session.is_between_messages();
-                if at > 0 && !is_end {
+                let is_bound = message.tag == b'E' && before == b'B';
+                if at > 0 && !is_end && !is_bound {
                     self.give_way().await?;
                 }
+                before = message.tag;
                 at += message.wire_len();
                 self.sync_follows = input.get(at) == Some(&b'S');
                 match self.look_at(message)? {
