@@ -254,20 +254,21 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<(), Pause> {
         let portal = self.make_portal(home, bind, is_planned);
-        let portal = self.failing(home, portal)?;
-        self.portals.insert(bind.portal, portal);
+        if let Some(portal) = self.failing(home, portal)? {
+            self.portals.insert(bind.portal, portal);
+        }
         self.statements.note_bound(bind.statement);
         out.bind_complete();
         Ok(())
     }
 
-    /// `is_planned`: it is known that the statement is, and that it may be bound.
+    /// `None` where the portal that is there was bound again. `is_planned`: it is known that the statement is, and that it may be bound.
     fn make_portal(
         &mut self,
         home: &mut Home<'_>,
         bind: Bind<'_>,
         is_planned: bool,
-    ) -> Result<Portal, Pause> {
+    ) -> Result<Option<Portal>, Pause> {
         if !bind.portal.is_empty() && self.portals.contains(bind.portal) {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
@@ -301,8 +302,7 @@ impl Session {
         let (name, values, formats_of) = (bind.statement, bind.parameters, bind.parameter_formats);
         let is_to_end = || self.start.host.is_to_end(&self.underway());
         let parameters = read_parameters(name, values, formats_of, types, &self.format, &is_to_end)?;
-        let (sql, statement) = (Arc::clone(&prepared.sql), prepared.statement.clone());
-        let (plan, size) = (prepared.plan.clone(), prepared.size);
+        let size = prepared.size;
         let kept = if bind.portal.is_empty() {
             // The one without a name is made for nearly every run: its memory matters where it is much.
             let given: usize = bind.parameters.iter().flatten().map(|value| value.len()).sum();
@@ -311,12 +311,22 @@ impl Session {
         } else {
             bind.portal.len() + size + row_memory(&parameters) + bind.result_formats.len()
         };
+        // Statements are mostly run several times in a row: then all else of the portal is there.
+        if kept == 0
+            && bind.portal.is_empty()
+            && let Some(portal) = self.portals.unnamed_of(prepared)
+        {
+            portal.bind_again(parameters, formats);
+            return Ok(None);
+        }
+        let (sql, statement) = (Arc::clone(&prepared.sql), prepared.statement.clone());
+        let plan = prepared.plan.clone();
         match kept {
             0 => {}
             kept if bind.portal.is_empty() => self.keep(kept)?,
             kept => self.require_room_to_keep(kept)?,
         }
-        Ok(Portal {
+        Ok(Some(Portal {
             sql,
             statement,
             plan,
@@ -328,7 +338,7 @@ impl Session {
             scroll: false,
             number: 0,
             kept,
-        })
+        }))
     }
 
     /// Whether a statement has a plan that holds now, or needs none: to bind or describe it takes microseconds.

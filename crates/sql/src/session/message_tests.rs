@@ -838,3 +838,33 @@ fn parameters_that_grow_are_refused() {
         }
     }
 }
+
+#[test]
+fn a_statement_that_is_bound_again_runs_with_its_new_values_and_one_of_its_name_by_itself() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE k (id int PRIMARY KEY, n int)");
+    bench.run(&mut session, "INSERT INTO k SELECT g, 2 * g FROM generate_series(1, 20) g");
+    bench.run(&mut session, "BEGIN");
+    let mut out = Answer::default();
+    for (sql, value) in [
+        (Some("SELECT id, n FROM k WHERE id = $1"), "7"),
+        (None, "8"),
+        (None, "9"),
+        (Some("SELECT -id FROM k WHERE id = $1"), "10"),
+        (None, "11"),
+    ] {
+        let parameters = [Some(value.as_bytes())];
+        let bind = Bind { statement: "s", parameters: &parameters, ..BIND };
+        bench.turn(|home| {
+            if let Some(sql) = sql {
+                session.close_statement("s", &mut out);
+                session.parse(home, "s", sql, &[], &mut out).unwrap();
+            }
+            session.bind(home, bind, &mut out).unwrap();
+            session.execute(home, "", None, &mut out).unwrap();
+        });
+    }
+    assert_eq!(out.lines(), ["7|14", "8|16", "9|18", "-10", "-11"]);
+    assert_eq!(bench.run(&mut session, "COMMIT").tags, ["COMMIT"]);
+}

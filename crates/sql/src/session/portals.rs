@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::prepared::{Portal, ROOM_MIN};
+use super::prepared::{Portal, Prepared, ROOM_MIN};
 
 #[derive(Default)]
 pub(super) struct Portals {
@@ -43,6 +43,14 @@ impl Portals {
         }
         self.take(name);
         self.put_back(name, Box::new(portal));
+    }
+
+    /// The one without a name, to be bound again and the newest from here on, if it is of this statement.
+    pub(super) fn unnamed_of(&mut self, prepared: &Prepared) -> Option<&mut Portal> {
+        let portal = self.unnamed.as_deref_mut().filter(|portal| portal.is_of(prepared))?;
+        self.newest += 1;
+        portal.number = self.newest;
+        Some(portal)
     }
 
     /// Gives back the room of many that are gone.

@@ -447,6 +447,20 @@ impl Portal {
         self.plan.as_ref().filter(|plan| plan.is_run)
     }
 
+    /// Whether it is of this statement, and of its plan as it is.
+    pub(super) fn is_of(&self, prepared: &Prepared) -> bool {
+        Arc::ptr_eq(&self.sql, &prepared.sql)
+            && is_same(&self.plan, &prepared.plan)
+            && is_same(&self.statement, &prepared.statement)
+    }
+
+    /// Makes it what a Bind of the same statement makes that keeps nothing of note.
+    pub(super) fn bind_again(&mut self, parameters: Parameters, formats: Formats) {
+        (self.parameters, self.formats) = (parameters, formats);
+        (self.rows, self.kept) = (PortalRows::Fresh, 0);
+        (self.hold, self.cursor, self.scroll) = (false, false, false);
+    }
+
     /// Keeps nothing of a long statement that has run and yields no rows: it cannot be run again, whatever it was.
     pub(super) fn shed(&mut self) {
         let is_over = matches!(self.rows, PortalRows::Done) && self.kept > SHED_MIN;
@@ -455,6 +469,10 @@ impl Portal {
             (self.plan, self.parameters, self.kept) = (None, Parameters::new(), 0);
         }
     }
+}
+
+fn is_same<T>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
+    one.as_ref().map(Arc::as_ptr) == other.as_ref().map(Arc::as_ptr)
 }
 
 /// What a portal has to give.
