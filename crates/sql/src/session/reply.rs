@@ -141,18 +141,32 @@ pub trait Reply {
 
 /// Appends one value: its length and its bytes, or -1 for NULL.
 pub fn write_value(value: &Datum, ty: PgType, format: Format, context: &FormatContext, out: &mut Vec<u8>) {
-    if value.is_null() {
-        out.extend_from_slice(&(-1i32).to_be_bytes());
-        return;
+    match (value, format) {
+        (Datum::Null, _) => out.extend_from_slice(&(-1i32).to_be_bytes()),
+        // The most usual ones have a length that is known before.
+        (Datum::Text(text), _) => {
+            out.extend_from_slice(&value_len(text.len()));
+            out.extend_from_slice(text.as_bytes());
+        }
+        (Datum::Int4(number), Format::Binary) => {
+            let word = 4 << 32 | u64::from(number.cast_unsigned());
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        _ => {
+            let at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            match format {
+                Format::Text => types::write_text(value, ty, context, out),
+                Format::Binary => types::write_binary(value, ty, context, out),
+            }
+            let len = value_len(out.len() - at - 4);
+            out[at..at + 4].copy_from_slice(&len);
+        }
     }
-    let at = out.len();
-    out.extend_from_slice(&[0; 4]);
-    match format {
-        Format::Text => types::write_text(value, ty, context, out),
-        Format::Binary => types::write_binary(value, ty, context, out),
-    }
-    let len = i32::try_from(out.len() - at - 4).expect("a value is shorter than ROW_LEN_MAX");
-    out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+}
+
+fn value_len(len: usize) -> [u8; 4] {
+    i32::try_from(len).expect("a value is shorter than ROW_LEN_MAX").to_be_bytes()
 }
 
 /// Appends a whole DataRow message, for results that are encoded away from the session (analytical threads).
@@ -179,4 +193,35 @@ pub(crate) fn message(kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u
     write(out);
     let len = i32::try_from(out.len() - at - 1).expect("a row is shorter than ROW_LEN_MAX");
     out[at + 1..at + 5].copy_from_slice(&len.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_stands_behind_its_length() {
+        let context = FormatContext::default();
+        let long = "x".repeat(300);
+        for (value, ty) in [
+            (Datum::Int4(-7), PgType::Int4),
+            (Datum::Int8(7), PgType::Int8),
+            (Datum::text(""), PgType::Text),
+            (Datum::text(&long), PgType::Varchar),
+            (Datum::Bool(true), PgType::Bool),
+        ] {
+            for format in [Format::Text, Format::Binary] {
+                let (mut out, mut bytes) = (Vec::new(), Vec::new());
+                write_value(&value, ty, format, &context, &mut out);
+                match format {
+                    Format::Text => types::write_text(&value, ty, &context, &mut bytes),
+                    Format::Binary => types::write_binary(&value, ty, &context, &mut bytes),
+                }
+                assert_eq!((&out[..4], &out[4..]), (&(bytes.len() as u32).to_be_bytes()[..], &bytes[..]));
+            }
+        }
+        let mut out = Vec::new();
+        write_value(&Datum::Null, PgType::Int4, Format::Binary, &context, &mut out);
+        assert_eq!(out, [255; 4]);
+    }
 }
