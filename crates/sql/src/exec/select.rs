@@ -54,7 +54,11 @@ impl Run<'_, '_> {
                 if self.missed.any() {
                     return Ok(Flow::More);
                 }
-                self.project(&plan.project, cx, row, &mut out)?;
+                if self.plan.gives_slots {
+                    take_slots(&plan.project, row, &mut out);
+                } else {
+                    self.project(&plan.project, cx, row, &mut out)?;
+                }
                 self.give(plan, &mut tail, &out, None, take)
             })?;
             return Ok(());
@@ -228,6 +232,15 @@ impl Run<'_, '_> {
     }
 }
 
+/// The values of columns that are shown once, out of the row: of a plan that [gives its slots](crate::plan::PointPlan::gives_slots).
+fn take_slots(project: &[BoundExpr], row: &mut [Datum], out: &mut Row) {
+    out.clear();
+    for expr in project {
+        let slot = expr.as_column().expect("the plan shows columns alone");
+        out.push(std::mem::take(&mut row[slot]));
+    }
+}
+
 /// Order of two rows by these columns.
 pub(super) fn compare_rows(a: &[Datum], b: &[Datum], sort: &[SortColumn]) -> Ordering {
     sort.iter()
@@ -266,6 +279,27 @@ mod tests {
     use base::ByteCount;
 
     use crate::session::testing::Bench;
+
+    #[test]
+    fn columns_are_shown_once_or_twice_and_beside_what_is_made_of_them() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(&mut session, "CREATE TABLE t (id int PRIMARY KEY, a text, b text)");
+        bench.run(&mut session, "CREATE INDEX ON t (a); CREATE INDEX ON t (b)");
+        let rows = "SELECT g, repeat('a', 30 + g), nullif(repeat('b', g), 'bb') FROM generate_series(1, 4) g";
+        bench.run(&mut session, &format!("INSERT INTO t {rows}"));
+        for (query, lines) in [
+            ("SELECT b, id FROM t WHERE length(a) > 31", &["|2", "bbb|3", "bbbb|4"][..]),
+            ("SELECT b, id, b FROM t WHERE id >= 3", &["bbb|3|bbb", "bbbb|4|bbbb"][..]),
+            ("SELECT b, length(b), id FROM t WHERE id IN (1, 4)", &["b|1|1", "bbbb|4|4"][..]),
+            ("SELECT id, b FROM t WHERE b = 'b' OR id = 1 OR id = 3", &["1|b", "3|bbb"][..]),
+            ("SELECT DISTINCT b FROM t WHERE id = 2", &[""][..]),
+            ("SELECT b, id FROM t WHERE id = 3 FOR UPDATE", &["bbb|3"][..]),
+            ("SELECT (SELECT u.b FROM t u WHERE u.id = t.id) FROM t WHERE id > 2", &["bbb", "bbbb"][..]),
+        ] {
+            assert_eq!(bench.run(&mut session, query).lines(), lines, "{query}");
+        }
+    }
 
     #[test]
     fn the_keys_of_rows_that_wait_to_be_locked_take_memory() {

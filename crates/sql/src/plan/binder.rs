@@ -221,8 +221,10 @@ impl<'a> Binder<'a> {
             cascades: self.cascades.take(),
             comes_back: self.comes_back.get(),
             runs_in_slices: false,
+            gives_slots: false,
         };
         plan.runs_in_slices = plan.can_run_in_slices();
+        plan.gives_slots = plan.can_give_slots();
         plan
     }
 

@@ -15,6 +15,9 @@ use types::{PgType, TypeMod};
 use super::keyed::KeyedRows;
 use crate::expr::{AggregateCall, BoundExpr, SubqueryId};
 
+/// Columns of a query of which it is told whether each is shown once: each is held against those before it.
+const SHOWN_MAX: usize = 64;
+
 /// A statement the point path runs.
 #[derive(PartialEq, Debug)]
 pub struct PointPlan {
@@ -42,6 +45,8 @@ pub struct PointPlan {
     pub comes_back: bool,
     /// It changes rows and can be run in parts, each of which changes what it found and forgets it.
     pub runs_in_slices: bool,
+    /// It is a query that shows columns of one scan, each once, and looks at none of them behind that: their values can be given as they were read.
+    pub gives_slots: bool,
 }
 
 /// A common table that stands beside a statement: its rows are those of a query, or what a change returns.
@@ -483,6 +488,25 @@ impl PointPlan {
                     is_found(&delete.source, delete.joined) && is_alone(&delete.table)
                 }
             }
+    }
+}
+
+impl PointPlan {
+    /// See [`PointPlan::gives_slots`]. The scan fills what is shown anew for each row.
+    pub(super) fn can_give_slots(&self) -> bool {
+        let PointStatement::Select(select) = &self.statement else { return false };
+        let shown = |expr: &BoundExpr| expr.as_column();
+        let is_once = |(number, expr): (usize, &BoundExpr)| {
+            let slot = shown(expr);
+            slot.is_some() && select.project[..number].iter().all(|before| shown(before) != slot)
+        };
+        self.parts.is_empty()
+            && self.subqueries.is_empty()
+            && matches!(select.from.kind, NodeKind::Scan(_))
+            && select.aggregate.is_none()
+            && select.sort.is_empty()
+            && select.project.len() <= SHOWN_MAX
+            && select.project.iter().enumerate().all(is_once)
     }
 }
 
