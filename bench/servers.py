@@ -91,6 +91,12 @@ def cpu_without_analytics(pid):
     return sum(cpu for (_, name), cpu in thread_cpu_seconds(pid).items() if not name.startswith("analytic"))
 
 
+def idle_seconds():
+    """Time for which cores of this machine had nothing to do so far, all of them together."""
+    idle, waiting = Path("/proc/stat").read_text().split(maxsplit=6)[4:6]
+    return (int(idle) + int(waiting)) / TICKS
+
+
 def resident_kib(pid):
     found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
     return int(found[1])
@@ -325,14 +331,16 @@ def latencies_beside(server, load, arguments, statement):
 
 
 def bench_with_cpu(server, *options, warm_up, seconds, cpu=cpu_seconds, local=False):
-    """As `bench`, and `cpu_us`: the server's CPU a transaction over the measured seconds."""
+    """As `bench`, and CPU a transaction over the measured seconds: `cpu_us` the server's, `client_us` the load generator's, `idle_us` what
+    nobody used."""
     options = [*options, "--warm-up", warm_up, "--seconds", seconds]
     process = start_bench(server, *options, local=local)
     samples, over = [], threading.Event()
 
     def sample():
-        while not over.wait(0.2):
-            samples.append((time.time(), cpu(server.pid)))
+        # Looking through a server of many processes takes CPU that one of a single process keeps, so it is done seldom.
+        while not over.wait(min(1.0, max(0.05, seconds / 8))):
+            samples.append((time.time(), cpu(server.pid), cpu_seconds(process.pid), idle_seconds()))
 
     sampler = threading.Thread(target=sample, daemon=True)
     sampler.start()
@@ -342,9 +350,10 @@ def bench_with_cpu(server, *options, warm_up, seconds, cpu=cpu_seconds, local=Fa
     # Connecting and preparing come before the warm-up, the check after the end: what is between is the run.
     began = report["measured_from_us"] / 1e6
     within = [sampled for sampled in samples if began <= sampled[0] <= began + seconds]
-    (first, before), (last, after) = within[0], within[-1]
-    report["cpu_cores"] = (after - before) / (last - first)
-    report["cpu_us"] = report["cpu_cores"] / max(1.0, report["transactions_per_second"]) * 1e6
+    (first, *before), (last, *after) = within[0], within[-1]
+    for what, used_before, used_after in zip(("cpu", "client", "idle"), before, after):
+        report[f"{what}_cores"] = (used_after - used_before) / (last - first)
+        report[f"{what}_us"] = report[f"{what}_cores"] / max(1.0, report["transactions_per_second"]) * 1e6
     return report
 
 

@@ -70,14 +70,22 @@ class Comparison:
                 say(f"  {what}, run {number + 1}, {server.name}: "
                     f"{run.get('rate') or run['tpmc']:,.0f}{'/s' if 'rate' in run else ' tpmC'}, {run['cpu_us']:.1f} us/tx")
 
+    def spread(self, what, unit, key):
+        """Values of `key` by server, and a cell for each: median and spread."""
+        values = {name: [run[key] for run in runs] for name, runs in self.runs[what].items()}
+        return values, [f"{servers.median(each):,.1f} {unit} ({min(each):,.1f} to {max(each):,.1f})" for each in values.values()]
+
     def add(self, what, words, unit, key, floor, less=False):
         """A row: medians and spreads of `key`, and the ratio in which we are better."""
-        values = {name: [run[key] for run in runs] for name, runs in self.runs[what].items()}
+        values, cells = self.spread(what, unit, key)
         ours, theirs = servers.median(values["Rowhouse"]), servers.median(values["PostgreSQL"])
         ratio = theirs / ours if less else ours / theirs
-        cells = [f"{servers.median(each):,.1f} {unit} ({min(each):,.1f} to {max(each):,.1f})" for each in values.values()]
         missed = " **missed**" if ratio < floor else ""
         self.rows.append([words, *cells, f"{ratio:.2f}x{' less' if less else ''}{missed}", f"{floor}x"])
+
+    def tell(self, what, words, unit, key):
+        """A row that no floor is of."""
+        self.rows.append([words, *self.spread(what, unit, key)[1], "", ""])
 
     def add_bound(self, what, words, rates):
         """A row: what a server that does nothing reached, so that no server can pass it on this machine with this client."""
@@ -136,6 +144,8 @@ def measure_tpcc(comparison, what):
             server, *options, "--no-load", "--no-check", warm_up=max(1, arguments.seconds / 4), seconds=arguments.seconds, local=local))
         comparison.add(run, words + where, "tpmC", "tpmc", floor)
         comparison.add(run, f"{words}{where}: server CPU", "us/tx", "cpu_us", cpu_floor, less=True)
+        comparison.tell(run, f"{words}{where}: CPU of the load generator", "us/tx", "client_us")
+        comparison.tell(run, f"{words}{where}: CPU that nobody used", "us/tx", "idle_us")
     for server in comparison.both:
         with servers.awake(server):
             servers.check_conditions(server, *options)
