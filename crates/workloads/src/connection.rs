@@ -2,17 +2,18 @@
 //!
 //! A batch is what libpq's pipeline mode and JDBC's batches send: the statements of one step of a transaction and one Sync, in
 //! one write; the server answers in order, and after a statement that fails it skips the rest of the batch. A load
-//! generator shares the machine with the server it measures, so this costs a fraction of what a general client does.
+//! generator shares the machine with the server it measures, so this costs a fraction of what a general client does: what comes
+//! in is looked through where it lies, and of a batch's reply only the rows are kept, all in the one buffer they came in.
 //! Everything that is not measured (loading, checking, administration) uses `tokio-postgres`.
 
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use postgres_protocol::IsNull as WireNull;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
-use postgres_protocol::message::backend::{DataRowBody, ErrorResponseBody, Message};
+use postgres_protocol::message::backend::{self, ErrorResponseBody, Header, Message};
 use postgres_protocol::message::frontend::{self, BindError};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -23,6 +24,9 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
 
 use crate::Result;
 use crate::tls::Tls;
+
+/// A message's tag and length, which come before its body.
+const HEADER_LEN: usize = 5;
 
 /// What the server reported instead of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,7 +107,8 @@ impl Reply {
 /// A row, in binary form.
 #[derive(Debug)]
 pub struct Row {
-    body: DataRowBody,
+    /// That of the message: the number of values, then each behind its length.
+    body: Bytes,
     columns: Arc<[Type]>,
 }
 
@@ -113,9 +118,112 @@ impl Row {
     /// # Errors
     /// When there is no such column, or the value is no `T`.
     pub fn get<'a, T: FromSql<'a>>(&'a self, column: usize) -> Result<T> {
-        let range = self.body.ranges().nth(column)?.ok_or("a row has fewer columns than were asked for")?;
-        T::from_sql_nullable(&self.columns[column], range.map(|range| &self.body.buffer()[range]))
+        let of = self.columns.get(column).ok_or("a row has fewer columns than were asked for")?;
+        let mut values = self.body.get(2..).ok_or("a row says not of how many columns it is")?;
+        for _ in 0..column {
+            take_value(&mut values)?;
+        }
+        T::from_sql_nullable(of, take_value(&mut values)?)
     }
+}
+
+/// Takes the first value, which may be NULL, from those of a row that are left.
+fn take_value<'a>(values: &mut &'a [u8]) -> Result<Option<&'a [u8]>> {
+    let (len, rest) = values.split_first_chunk::<4>().ok_or("a row has fewer values than columns")?;
+    // The length of NULL is -1.
+    let Ok(len) = usize::try_from(i32::from_be_bytes(*len)) else {
+        *values = rest;
+        return Ok(None);
+    };
+    let (value, rest) = rest.split_at_checked(len).ok_or("a row ends within a value")?;
+    *values = rest;
+    Ok(Some(value))
+}
+
+/// The replies to a batch, as far as they have come.
+struct Replies {
+    /// The columns of each statement.
+    batch: Vec<Arc<[Type]>>,
+    whole: Vec<Reply>,
+    /// To the statement that has not ended.
+    partial: Reply,
+    error: Option<ServerError>,
+}
+
+impl Replies {
+    /// Those to statements with these columns, of which nothing has come.
+    fn new(batch: Vec<Arc<[Type]>>) -> Replies {
+        let whole = Vec::with_capacity(batch.len());
+        Replies { batch, whole, partial: Reply::default(), error: None }
+    }
+
+    /// Takes whole messages; whether the server is ready, which is the last that it says.
+    fn take(&mut self, messages: &Bytes) -> Result<bool> {
+        let (mut at, mut is_ready) = (0, false);
+        while let Some(header) = Header::parse(&messages[at..])? {
+            let message = at..at + message_len(header)?;
+            let body = at + HEADER_LEN..message.end;
+            at = message.end;
+            match header.tag() {
+                backend::DATA_ROW_TAG => {
+                    let columns = self.batch.get(self.whole.len()).ok_or("a row for no statement")?;
+                    self.partial.rows.push(Row { body: messages.slice(body), columns: Arc::clone(columns) });
+                }
+                backend::COMMAND_COMPLETE_TAG => {
+                    self.partial.affected = rows_counted(&messages[body]);
+                    self.whole.push(std::mem::take(&mut self.partial));
+                }
+                backend::EMPTY_QUERY_RESPONSE_TAG => self.whole.push(Reply::default()),
+                backend::ERROR_RESPONSE_TAG => {
+                    if let Some(Message::ErrorResponse(body)) =
+                        Message::parse(&mut BytesMut::from(&messages[message]))?
+                    {
+                        self.error = Some(reported(&body)?);
+                    }
+                }
+                backend::READY_FOR_QUERY_TAG => is_ready = true,
+                _ => {}
+            }
+        }
+        Ok(is_ready)
+    }
+
+    fn finish(self) -> Result<Vec<Reply>> {
+        match self.error {
+            Some(error) => Err(error.into()),
+            None if self.whole.len() == self.batch.len() => Ok(self.whole),
+            None => Err("the server did not answer each statement".into()),
+        }
+    }
+}
+
+/// The length of a message with its header.
+fn message_len(header: Header) -> Result<usize> {
+    // The tag is not counted in it; a length that is none is an error of `Header::parse`.
+    Ok(1 + usize::try_from(header.len())?)
+}
+
+/// The length of the messages that have come whole, up to where the server is ready: what follows belongs to what is asked next.
+fn whole_len(received: &[u8]) -> Result<usize> {
+    let mut at = 0;
+    while let Some(header) = Header::parse(&received[at..])? {
+        let end = at + message_len(header)?;
+        if end > received.len() {
+            break;
+        }
+        at = end;
+        if header.tag() == backend::READY_FOR_QUERY_TAG {
+            break;
+        }
+    }
+    Ok(at)
+}
+
+/// The rows that the tag of a command says it affected or returned; 0 if it says nothing of rows.
+fn rows_counted(tag: &[u8]) -> u64 {
+    let tag = tag.strip_suffix(b"\0").unwrap_or(tag);
+    let last = tag.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+    str::from_utf8(last).ok().and_then(|last| last.parse().ok()).unwrap_or(0)
 }
 
 impl Connection {
@@ -270,30 +378,9 @@ impl Connection {
     pub async fn exchange(&mut self) -> Result<Vec<Reply>> {
         frontend::sync(&mut self.outbox);
         self.write_out().await?;
-        let batch = std::mem::take(&mut self.batch);
-        let mut replies = Vec::with_capacity(batch.len());
-        let (mut reply, mut error) = (Reply::default(), None);
-        loop {
-            match self.read().await? {
-                Message::DataRow(body) => {
-                    let columns = batch.get(replies.len()).ok_or("a row for no statement")?;
-                    reply.rows.push(Row { body, columns: Arc::clone(columns) });
-                }
-                Message::CommandComplete(body) => {
-                    reply.affected = body.tag()?.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-                    replies.push(std::mem::take(&mut reply));
-                }
-                Message::EmptyQueryResponse => replies.push(Reply::default()),
-                Message::ErrorResponse(body) => error = Some(reported(&body)?),
-                Message::ReadyForQuery(_) => break,
-                _ => {}
-            }
-        }
-        match error {
-            Some(error) => Err(error.into()),
-            None if replies.len() == batch.len() => Ok(replies),
-            None => Err("the server did not answer each statement".into()),
-        }
+        let mut replies = Replies::new(std::mem::take(&mut self.batch));
+        while !replies.take(&self.read_whole().await?)? {}
+        replies.finish()
     }
 
     /// Runs one statement by the simple protocol and reads its rows, which are not kept; how many there were.
@@ -344,11 +431,27 @@ impl Connection {
             if let Some(message) = Message::parse(&mut self.inbox)? {
                 return Ok(message);
             }
-            self.inbox.reserve(8 << 10);
-            if self.socket.read_buf(&mut self.inbox).await? == 0 {
-                return Err("the server closed the connection".into());
-            }
+            self.receive().await?;
         }
+    }
+
+    /// The messages that have come whole, one at least; no more than to where the server is ready.
+    async fn read_whole(&mut self) -> Result<Bytes> {
+        loop {
+            let len = whole_len(&self.inbox)?;
+            if len > 0 {
+                return Ok(self.inbox.split_to(len).freeze());
+            }
+            self.receive().await?;
+        }
+    }
+
+    async fn receive(&mut self) -> Result<()> {
+        self.inbox.reserve(8 << 10);
+        if self.socket.read_buf(&mut self.inbox).await? == 0 {
+            return Err("the server closed the connection".into());
+        }
+        Ok(())
     }
 }
 
@@ -364,4 +467,65 @@ fn reported(body: &ErrorResponseBody) -> Result<ServerError> {
         }
     }
     Ok(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message of the server.
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(body.len() + 4).expect("it is short");
+        [&[tag][..], &len.to_be_bytes(), body].concat()
+    }
+
+    #[test]
+    fn a_reply_is_the_same_wherever_it_is_cut() {
+        let told = [
+            message(b'2', b""),
+            message(b'D', b"\0\x02\0\0\0\x02hi\xff\xff\xff\xff"),
+            message(b'C', b"SELECT 1\0"),
+            message(b'2', b""),
+            message(b'C', b"BEGIN\0"),
+            message(b'Z', b"T"),
+        ];
+        let told = told.concat();
+        let later = [&told[..], &message(b'N', b"\0")[..]].concat();
+        assert_eq!(
+            whole_len(&later).expect("messages"),
+            told.len(),
+            "what comes later is of the next exchange"
+        );
+        let (columns, none): (Arc<[Type]>, Arc<[Type]>) = ([Type::TEXT, Type::TEXT].into(), [].into());
+        for cut in 0..=told.len() {
+            let mut replies = Replies::new(vec![Arc::clone(&columns), Arc::clone(&none)]);
+            let (first, rest) = told.split_at(whole_len(&told[..cut]).expect("messages"));
+            let is_ready = replies.take(&Bytes::copy_from_slice(first)).expect("messages");
+            assert_eq!(is_ready, cut == told.len());
+            assert!(is_ready || replies.take(&Bytes::copy_from_slice(rest)).expect("messages"));
+            let replies = replies.finish().expect("both statements are answered");
+            assert_eq!(replies.iter().map(|reply| reply.affected).collect::<Vec<_>>(), [1, 0]);
+            let row = replies[0].row().expect("the only one");
+            assert_eq!(row.get::<&str>(0).expect("text"), "hi");
+            assert_eq!(row.get::<Option<&str>>(1).expect("text or NULL"), None);
+            assert!(row.get::<&str>(2).is_err(), "there is no third column");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_an_error() {
+        assert!(whole_len(b"D\0\0\0\x03").is_err(), "a length counts itself");
+        let columns: Arc<[Type]> = [].into();
+        let mut replies = Replies::new(vec![Arc::clone(&columns)]);
+        replies.take(&message(b'Z', b"I").into()).expect("messages");
+        assert!(replies.finish().is_err(), "the statement is not answered");
+        let mut replies = Replies::new(vec![columns]);
+        replies.take(&message(b'E', b"C23505\0Mtwice\0\0").into()).expect("messages");
+        let error = replies.finish().expect_err("the statement failed");
+        assert_eq!(error.downcast_ref::<ServerError>().expect("the server said it").code, "23505");
+        for torn in [&b""[..], b"\0\x01", b"\0\x01\0\0\0\x02h"] {
+            let row = Row { body: Bytes::from_static(torn), columns: [Type::TEXT].into() };
+            assert!(row.get::<&str>(0).is_err(), "{torn:?}");
+        }
+    }
 }
