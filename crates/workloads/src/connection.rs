@@ -9,12 +9,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use postgres_protocol::IsNull as WireNull;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use postgres_protocol::message::backend::{self, ErrorResponseBody, Header, Message};
-use postgres_protocol::message::frontend::{self, BindError};
+use postgres_protocol::message::frontend;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::Config;
@@ -27,6 +26,10 @@ use crate::tls::Tls;
 
 /// A message's tag and length, which come before its body.
 const HEADER_LEN: usize = 5;
+/// One format code, of all values: binary.
+const ALL_BINARY: [u8; 4] = [0, 1, 0, 1];
+/// Execute of the unnamed portal, without a limit of rows.
+const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
 /// What the server reported instead of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,9 +81,22 @@ pub struct Connection {
 /// A prepared statement of one connection.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    name: String,
+    /// What a Bind of it begins with, up to the values.
+    bind: Vec<u8>,
     parameters: Vec<Type>,
     columns: Arc<[Type]>,
+}
+
+impl Prepared {
+    fn new(name: &str, parameters: Vec<Type>, columns: Arc<[Type]>) -> Result<Prepared> {
+        // The unnamed portal comes before the statement.
+        let mut bind = vec![0];
+        bind.extend_from_slice(name.as_bytes());
+        bind.push(0);
+        bind.extend_from_slice(&ALL_BINARY);
+        bind.extend_from_slice(&u16::try_from(parameters.len())?.to_be_bytes());
+        Ok(Prepared { bind, parameters, columns })
+    }
 }
 
 /// What came back for one statement of a batch.
@@ -337,7 +353,7 @@ impl Connection {
         }
         match error {
             Some(error) => Err(error.into()),
-            None => Ok(Prepared { name, parameters, columns: columns.into() }),
+            None => Prepared::new(&name, parameters, columns.into()),
         }
     }
 
@@ -351,22 +367,21 @@ impl Connection {
                 format!("{} values for {} parameters", values.len(), statement.parameters.len()).into()
             );
         }
-        let typed = values.iter().zip(&statement.parameters);
-        let serialize = |(value, of): (&&(dyn ToSql + Sync), &Type), out: &mut BytesMut| {
-            value.to_sql_checked(of, out).map(|null| match null {
-                IsNull::Yes => WireNull::Yes,
-                IsNull::No => WireNull::No,
-            })
-        };
-        frontend::bind("", &statement.name, [1], typed, serialize, [1], &mut self.outbox).map_err(
-            |error| -> crate::Error {
-                match error {
-                    BindError::Conversion(error) => error,
-                    BindError::Serialization(error) => error.into(),
-                }
-            },
-        )?;
-        frontend::execute("", 0, &mut self.outbox)?;
+        let out = &mut self.outbox;
+        out.put_u8(b'B');
+        let message = begin_counted(out);
+        out.extend_from_slice(&statement.bind);
+        for (value, of) in values.iter().zip(&statement.parameters) {
+            let at = begin_counted(out);
+            match value.to_sql_checked(of, out)? {
+                IsNull::Yes => out[at..at + 4].copy_from_slice(&(-1i32).to_be_bytes()),
+                // The length of a value does not count itself, that of a message does.
+                IsNull::No => end_counted(out, at, at + 4)?,
+            }
+        }
+        out.extend_from_slice(&ALL_BINARY);
+        end_counted(out, message, message)?;
+        out.extend_from_slice(EXECUTE);
         self.batch.push(Arc::clone(&statement.columns));
         Ok(())
     }
@@ -455,6 +470,19 @@ impl Connection {
     }
 }
 
+/// Leaves room for the length of what follows, to be filled by [`end_counted`]; where that is.
+fn begin_counted(out: &mut BytesMut) -> usize {
+    out.put_i32(0);
+    out.len() - 4
+}
+
+/// Fills in the length, at `at`, of what has been written from `from` on.
+fn end_counted(out: &mut BytesMut, at: usize, from: usize) -> Result<()> {
+    let len = i32::try_from(out.len() - from)?;
+    out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+    Ok(())
+}
+
 fn reported(body: &ErrorResponseBody) -> Result<ServerError> {
     let mut error = ServerError { code: String::new(), message: String::new() };
     let mut fields = body.fields();
@@ -510,6 +538,35 @@ mod tests {
             assert_eq!(row.get::<Option<&str>>(1).expect("text or NULL"), None);
             assert!(row.get::<&str>(2).is_err(), "there is no third column");
         }
+    }
+
+    /// As a library for such messages writes them.
+    #[test]
+    fn a_statement_is_bound_and_executed() {
+        let parameters = vec![Type::INT4, Type::TEXT, Type::INT8];
+        let statement = Prepared::new("s7", parameters, [].into()).expect("three parameters");
+        let (near, _far) = tokio::io::duplex(64);
+        let mut connection = Connection {
+            socket: Box::new(near),
+            inbox: BytesMut::new(),
+            outbox: BytesMut::new(),
+            batch: Vec::new(),
+            prepared: 0,
+        };
+        connection.add(&statement, &[&5i32, &"five", &None::<i64>]).expect("values fit");
+        let mut expected = BytesMut::new();
+        let five = 5i32.to_be_bytes();
+        let values: [Option<&[u8]>; 3] = [Some(&five), Some(b"five"), None];
+        let write = |value: Option<&[u8]>, out: &mut BytesMut| {
+            out.extend_from_slice(value.unwrap_or_default());
+            Ok(if value.is_some() { postgres_protocol::IsNull::No } else { postgres_protocol::IsNull::Yes })
+        };
+        let bound = frontend::bind("", "s7", [1], values, write, [1], &mut expected);
+        assert!(bound.is_ok());
+        frontend::execute("", 0, &mut expected).expect("it is short");
+        assert_eq!(connection.outbox, expected);
+        assert!(connection.add(&statement, &[&5i32]).is_err(), "two values are missing");
+        assert_eq!(connection.outbox, expected, "nothing of it is written");
     }
 
     #[test]
