@@ -1,7 +1,7 @@
 //! The five transactions (clauses 2.4 to 2.8) over one connection.
 //!
 //! Statements that do not need each other's results are sent together, without waiting for the replies in between, as
-//! libpq's pipeline mode and JDBC's batches do: a New-Order takes three round trips, a Payment two or three. They run in the
+//! libpq's pipeline mode and JDBC's batches do: a New-Order takes two round trips, a Payment two or three. They run in the
 //! order in which they are sent; after one that fails the server skips the rest, a COMMIT among them included.
 
 use rust_decimal::Decimal;
@@ -98,15 +98,7 @@ async fn new_order(
     c.add(&s.begin, &[])?;
     c.add(&s.customer_and_tax, &[&warehouse, &district, &customer])?;
     c.add(&s.take_order_number, &[&warehouse, &district])?;
-    let [_, customer_row, district_row] = c.exchange_all().await?;
-    let (customer_row, district_row) = (customer_row.row()?, district_row.row()?);
-    let (discount, w_tax): (Decimal, Decimal) = (customer_row.get(0)?, customer_row.get(3)?);
-    let (order, d_tax): (i32, Decimal) = (district_row.get(0)?, district_row.get(1)?);
-
-    let local = i32::from(lines.iter().all(|line| line.supply_warehouse == warehouse));
-    let count = i32::try_from(lines.len())?;
-    c.add(&s.insert_order, &[&order, &district, &warehouse, &customer, &count, &local])?;
-    c.add(&s.insert_new_order, &[&order, &district, &warehouse])?;
+    // What is ordered is known before the order's number is.
     for line in lines {
         c.add(&s.item, &[&line.item])?;
     }
@@ -114,7 +106,15 @@ async fn new_order(
         c.add(&s.stock, &[&line.supply_warehouse, &line.item])?;
     }
     let replies = c.exchange().await?;
-    let (items, stocks) = replies[2..].split_at(lines.len());
+    let (customer_row, district_row) = (replies[1].row()?, replies[2].row()?);
+    let (items, stocks) = replies[3..].split_at(lines.len());
+    let (discount, w_tax): (Decimal, Decimal) = (customer_row.get(0)?, customer_row.get(3)?);
+    let (order, d_tax): (i32, Decimal) = (district_row.get(0)?, district_row.get(1)?);
+
+    let local = i32::from(lines.iter().all(|line| line.supply_warehouse == warehouse));
+    let count = i32::try_from(lines.len())?;
+    c.add(&s.insert_order, &[&order, &district, &warehouse, &customer, &count, &local])?;
+    c.add(&s.insert_new_order, &[&order, &district, &warehouse])?;
     // All is done for the items that are there, should the last one not be, and taken back at the end (clause 2.4.2.3).
     let there = items.iter().take_while(|item| !item.rows.is_empty()).count();
     let (lines_there, is_whole) = (&lines[..there], there == lines.len());
