@@ -26,7 +26,8 @@ statements! {
         returning w_name, w_street_1, w_street_2, w_city, w_state, w_zip";
     pay_district: "update district set d_ytd = d_ytd + $3 where d_w_id = $1 and d_id = $2
         returning d_name, d_street_1, d_street_2, d_city, d_state, d_zip";
-    customers_by_name: "select c_id from customer where c_w_id = $1 and c_d_id = $2 and c_last = $3 order by c_first";
+    customers_by_name: "select c_id, c_credit from customer where c_w_id = $1 and c_d_id = $2 and c_last = $3
+        order by c_first";
     pay_customer: "update customer set c_balance = c_balance - $4, c_ytd_payment = c_ytd_payment + $4,
         c_payment_cnt = c_payment_cnt + 1 where c_w_id = $1 and c_d_id = $2 and c_id = $3
         returning c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip, c_phone, c_since, c_credit,
