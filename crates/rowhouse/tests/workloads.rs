@@ -61,6 +61,7 @@ fn a_batch_ends_at_its_first_error_and_the_connection_goes_on() {
         let error = c.exchange().await.expect_err("1 is there twice");
         let said = error.downcast_ref::<ServerError>().expect("the server said it");
         assert_eq!(said.code, "23505");
+        assert_eq!(c.answered(), 2, "BEGIN and the first row");
         c.add(&rollback, &[]).expect("no values");
         c.exchange().await.expect("a failed transaction can be rolled back");
         assert_eq!(text(&owner, "SELECT count(*) FROM t").await, "0", "COMMIT was skipped");
@@ -74,5 +75,23 @@ fn a_batch_ends_at_its_first_error_and_the_connection_goes_on() {
         let error = c.prepare("SELECT 1 +").await.expect_err("no SQL");
         assert_eq!(error.downcast_ref::<ServerError>().expect("the server said it").code, "42601");
         c.exchange().await.expect("an empty batch is answered");
+
+        // A transaction may end in the middle of a batch, and another begin there.
+        let all = prepare(&mut c, "SELECT a FROM t").await;
+        for statement in [&begin, &all, &commit, &begin, &all] {
+            c.add(statement, &[]).expect("no values");
+        }
+        c.add(&insert, &[&8i32]).expect("a value fits");
+        c.exchange().await.expect_err("8 is there");
+        assert_eq!(c.answered(), 5, "all but the row");
+        c.add(&rollback, &[]).expect("no values");
+        c.add(&begin, &[]).expect("no values");
+        c.add(&insert, &[&9i32]).expect("a value fits");
+        c.add(&commit, &[]).expect("no values");
+        c.add(&begin, &[]).expect("no values");
+        c.add(&insert, &[&9i32]).expect("a value fits");
+        c.exchange().await.expect_err("9 is there");
+        assert_eq!(c.answered(), 5, "9 is committed");
+        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, "2");
     });
 }

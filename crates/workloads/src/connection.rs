@@ -75,6 +75,7 @@ pub struct Connection {
     outbox: BytesMut,
     /// The columns of each statement of the batch that is being written.
     batch: Vec<Arc<[Type]>>,
+    answered: usize,
     prepared: usize,
 }
 
@@ -265,6 +266,7 @@ impl Connection {
             inbox: BytesMut::with_capacity(16 << 10),
             outbox: BytesMut::with_capacity(16 << 10),
             batch: Vec::new(),
+            answered: 0,
             prepared: 0,
         };
         let user = config.get_user().ok_or("the URL names no user")?;
@@ -391,11 +393,19 @@ impl Connection {
     /// # Errors
     /// [`ServerError`] from the first statement that fails; those after it were not run.
     pub async fn exchange(&mut self) -> Result<Vec<Reply>> {
+        self.answered = 0;
         frontend::sync(&mut self.outbox);
         self.write_out().await?;
         let mut replies = Replies::new(std::mem::take(&mut self.batch));
         while !replies.take(&self.read_whole().await?)? {}
+        self.answered = replies.whole.len();
         replies.finish()
+    }
+
+    /// How many statements of the last batch have succeeded: all of them, or those before the one that failed. A transaction that
+    /// one of them has committed is.
+    pub fn answered(&self) -> usize {
+        self.answered
     }
 
     /// Runs one statement by the simple protocol and reads its rows, which are not kept; how many there were.
@@ -551,6 +561,7 @@ mod tests {
             inbox: BytesMut::new(),
             outbox: BytesMut::new(),
             batch: Vec::new(),
+            answered: 0,
             prepared: 0,
         };
         connection.add(&statement, &[&5i32, &"five", &None::<i64>]).expect("values fit");

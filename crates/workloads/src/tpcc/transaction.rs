@@ -61,15 +61,7 @@ impl Terminal {
             }
             Input::OrderStatus { district, who } => order_status(c, s, warehouse, district, who).await,
             Input::Delivery { carrier } => {
-                let mut outcome = Ok(Outcome::Committed);
-                while self.delivered < districts {
-                    if let Err(error) = deliver_district(c, s, warehouse, self.delivered + 1, carrier).await {
-                        outcome = Err(error);
-                        break;
-                    }
-                    self.delivered += 1;
-                }
-                outcome
+                deliver(c, s, warehouse, districts, carrier, &mut self.delivered).await
             }
             Input::StockLevel { threshold } => stock_level(c, s, warehouse, home_district, threshold).await,
         };
@@ -244,23 +236,50 @@ async fn order_status(
     Ok(Outcome::Committed)
 }
 
-/// One district's part of a delivery; a transaction of its own, as clause 2.7.2 allows.
-async fn deliver_district(
+/// The districts behind those that are `delivered`, each in a transaction of its own, as clause 2.7.2 allows. It begins in the
+/// batch that ends the one before.
+async fn deliver(
+    c: &mut Connection,
+    s: &Statements,
+    warehouse: i32,
+    districts: i32,
+    carrier: i32,
+    delivered: &mut i32,
+) -> Result<Outcome> {
+    let mut ending = 0;
+    for district in *delivered + 1..=districts {
+        c.add(&s.begin, &[])?;
+        c.add(&s.oldest_new_order, &[&warehouse, &district])?;
+        let replies = end_district(c, ending, delivered).await?;
+        ending = match replies.last().and_then(|found| found.rows.first()) {
+            Some(oldest) => deliver_order(c, s, warehouse, district, oldest.get(0)?, carrier).await?,
+            None => {
+                c.add(&s.commit, &[])?;
+                1
+            }
+        };
+    }
+    end_district(c, ending, delivered).await?;
+    Ok(Outcome::Committed)
+}
+
+/// Sends the batch. Its first `ending` statements end a district's transaction: after them the district is delivered, whatever
+/// becomes of the others.
+async fn end_district(c: &mut Connection, ending: usize, delivered: &mut i32) -> Result<Vec<Reply>> {
+    let outcome = c.exchange().await;
+    *delivered += i32::from(ending > 0 && c.answered() >= ending);
+    outcome
+}
+
+/// Delivers a district's oldest order, but for the end of the transaction: that is in the batch then, so many statements.
+async fn deliver_order(
     c: &mut Connection,
     s: &Statements,
     warehouse: i32,
     district: i32,
+    order: i32,
     carrier: i32,
-) -> Result<()> {
-    c.add(&s.begin, &[])?;
-    c.add(&s.oldest_new_order, &[&warehouse, &district])?;
-    let [_, found] = c.exchange_all().await?;
-    let Some(oldest) = found.rows.first() else {
-        c.add(&s.commit, &[])?;
-        c.exchange().await?;
-        return Ok(());
-    };
-    let order: i32 = oldest.get(0)?;
+) -> Result<usize> {
     c.add(&s.delete_new_order, &[&warehouse, &district, &order])?;
     c.add(&s.deliver_order, &[&warehouse, &district, &order, &carrier])?;
     c.add(&s.deliver_lines, &[&warehouse, &district, &order])?;
@@ -268,13 +287,13 @@ async fn deliver_district(
     let [deleted, delivered, _, total] = c.exchange_all().await?;
     // Under READ COMMITTED another delivery may have taken the row while this one waited for its lock.
     if deleted.affected == 0 {
-        return rollback(c, s).await;
+        c.add(&s.rollback, &[])?;
+        return Ok(1);
     }
     let (customer, total): (i32, Decimal) = (delivered.row()?.get(0)?, total.row()?.get(0)?);
     c.add(&s.credit_customer, &[&warehouse, &district, &customer, &total])?;
     c.add(&s.commit, &[])?;
-    c.exchange().await?;
-    Ok(())
+    Ok(2)
 }
 
 async fn stock_level(
