@@ -53,3 +53,6 @@ mod proxy_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]
 mod tests;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]
+mod turn_tests;

@@ -1,4 +1,5 @@
-//! The worker loop: poll what the governor picks, start the gathered log flush, turn the ring once, and again.
+//! The worker loop: poll what the governor picks, start the gathered log flush, turn the ring, and again. The ring is turned between two
+//! polls as well where a tenant with a reservation that has just been answered is due soon.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -22,6 +23,10 @@ use super::run_queues::{Held, Place, RunQueues};
 const SLICE_MIN: Nanos = Nanos::from_micros(100);
 /// Polls that took longer have kept what they gathered waiting long enough: the flush of it does not wait for the end of the next ones.
 const LONG_TURN: Nanos = Nanos::from_micros(400);
+/// After so much polling the worker looks at the ring within a turn, if somebody with a reservation is due within [`DUE_SOON`].
+const LOOK_INTERVAL: Nanos = Nanos::from_micros(50);
+/// What a client is to have its answer ahead by, so that its next message is here when its tenant is due.
+const DUE_SOON: Nanos = Nanos::from_micros(100);
 /// In a poll as long as that others wait unseen for a time that counts.
 const UNSEEN_MIN: Nanos = Nanos::from_millis(10);
 /// A poll as long as that makes I/O of its own tenant late: the meters hold delays of less for none.
@@ -415,7 +420,8 @@ impl Worker {
     }
 
     /// One round: takes in the inbox, polls what is ready for at most 250 µs, flushes what it gathered, and looks at the ring,
-    /// waiting there at most `wait_max` (`None`: without bound) if nothing is ready.
+    /// waiting there at most `wait_max` (`None`: without bound) if nothing is ready. Between two polls it looks there as well, without a
+    /// wait, where a tenant with a reservation that fell asleep lately is due soon: so its answers leave, and its next messages are seen.
     pub fn turn(&mut self, wait_max: Option<Nanos>) -> io::Result<TurnReport> {
         let local = self.local.clone();
         let _current = make_current(&local);
@@ -590,7 +596,7 @@ impl Worker {
         let begin = self.env.clock.ticks();
         local.turn_began.set(begin);
         local.queues.borrow_mut().set_unseen_since(None);
-        let mut mark = begin;
+        let (mut mark, mut looked_at) = (begin, begin);
         loop {
             self.polled = self.env.clock.ticks_between(begin, mark);
             let now = start + self.polled;
@@ -620,6 +626,13 @@ impl Worker {
                     queues.count_sent(index, local.sent.get());
                     queues.settle(index, now);
                     queues.set_unseen_since(unseen_since);
+                    drop(queues);
+                    if self.is_to_look(local, looked_at, mark, now) {
+                        *completions += self.reactor.turn(Some(Nanos(0)))?;
+                        // The look is no poll's: all have part in it by what is reconciled.
+                        mark = self.env.clock.ticks();
+                        looked_at = mark;
+                    }
                 }
                 // A proxy's quantum waits on the ring, so what the polls before it gathered is flushed and submitted first.
                 Work::Proxy(proxy) if polls > 1 => {
@@ -643,6 +656,15 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Whether the worker, which looked at the ring at `looked_at` and has polled since, looks again before the turn is over.
+    fn is_to_look(&self, local: &Local, looked_at: Ticks, mark: Ticks, now: Nanos) -> bool {
+        if self.env.clock.ticks_between(looked_at, mark) < LOOK_INTERVAL {
+            return false;
+        }
+        let until_due = local.queues.borrow_mut().until_sleeper_is_due(now);
+        until_due.is_some_and(|due| due <= DUE_SOON)
     }
 
     /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least. Its least ends a little before a tenant that has just
