@@ -6,6 +6,8 @@
 //! 1. Of the tenants with a deficit the one whose next slice (100 us of work) has the earliest deadline. The deadline is the
 //!    instant at which the slice is due at R: that is the deficit that is hardest to make up, and a number that stands still while the
 //!    tenant waits, so a heap is exact. Example: R = 0.1 and 0.5, both wake now; their slices are due in 1 ms and 200 us.
+//!    Of the slice after waking, what the tenant took when it was last awake (25 us at least) has a deadline of its own: if the first
+//!    took no more then, in 250 us.
 //! 2. A tenant with credit: what it left of its reservation before, up to `cpu_burst`.
 //! 3. Spare time, least taken / weight first. Example: weights 100 and 300 and no reservations, 1 ms polls: of every
 //!    4 ms the first gets 1 ms, the second 3 ms.
@@ -472,6 +474,7 @@ impl CpuScheduler {
                 late |= standing.deadline.saturating_add(self.overload.late_max()) < now;
                 let lost = kept_since.saturating_sub(standing.deadline);
                 standing.deadline += lost;
+                standing.slice_end += lost;
                 standing.position += lost;
             }
         }
@@ -513,14 +516,12 @@ impl CpuScheduler {
         self.limited.remove(account);
         if let Some(rate) = standing.rate() {
             let has_deficit = self.due.contains(account);
-            let slice_over = standing.position >= standing.deadline;
-            if slice_over {
-                standing.begin_slice(rate);
-            }
+            let at_deadline = standing.position >= standing.deadline;
+            let slice_over = at_deadline && standing.pass_deadline(rate);
             // A slice that was begun may be ended.
             if (has_deficit && !slice_over) || standing.position <= virtual_now {
                 self.later.remove(account);
-                if slice_over || !has_deficit {
+                if at_deadline || !has_deficit {
                     self.due.put(account, Key { value: due_key(self.overload.order(), standing), turn });
                 }
             } else {
@@ -548,7 +549,7 @@ impl CpuScheduler {
         standing.runnable = false;
         standing.note_over(false, now);
         standing.count_worker();
-        standing.slept_at = virtual_now;
+        standing.sleep(virtual_now);
         // The server's own tasks have no next one for being answered.
         if standing.reserved.is_some() && standing.tenant != TenantId::SYSTEM {
             let due_at = standing.position;

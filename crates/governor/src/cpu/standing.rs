@@ -13,6 +13,9 @@ use crate::promise::CpuPromise;
 /// keeps a promise to within a quantum keeps it so for tasks of any length; a smaller slice gives earlier deadlines, a larger one
 /// longer runs of one tenant.
 pub(super) const SLICE: u64 = 100_000;
+/// Of the slice after waking, what the tenant took when it was last awake has a deadline of its own, if that was less than a slice; as does this
+/// much in any case. Who takes little at a time is not held to the deadline of work that it will not have.
+const FIRST_PART_MIN: u64 = SLICE / 4;
 /// The longest poll that is held against its tenant in full; of longer ones the rest counts as spare time.
 pub(super) const QUANTUM: u64 = 500_000;
 /// How far a tenant's due time may run ahead of its reservation: by the end of a slice and a poll begun just before it.
@@ -44,10 +47,16 @@ pub(super) struct Standing {
     /// The instant at which all it took as its due was due: before the present, and there is a deficit of the time in
     /// between times the rate.
     pub(super) position: u64,
-    /// When the slice it is in, or will be in next, is due.
+    /// When the slice it is in, or will be in next, is due; while it is in the first part of one after waking, when that is.
     pub(super) deadline: u64,
+    /// When all of that slice is due.
+    pub(super) slice_end: u64,
     /// When it last became blocked.
     pub(super) slept_at: u64,
+    /// What of `charged` was there when it last woke.
+    charged_at_waking: u64,
+    /// What it took from its last waking until it became blocked; a slice before it first was.
+    took_awake: u64,
     /// The account's `due_taken` as far as `position` reflects it.
     pub(super) seen: u64,
     pub(super) spare: SpareTime,
@@ -94,7 +103,10 @@ impl Standing {
             counted: false,
             position: 0,
             deadline: 0,
+            slice_end: 0,
             slept_at: 0,
+            charged_at_waking: 0,
+            took_awake: SLICE,
             seen: 0,
             spare: 0,
             spare_background: 0,
@@ -141,7 +153,18 @@ impl Standing {
 
     /// Begins a slice where due time stands.
     pub(super) fn begin_slice(&mut self, rate: Rate) {
-        self.deadline = self.position.saturating_add(rate.time_for(SLICE));
+        self.slice_end = self.position.saturating_add(rate.time_for(SLICE));
+        self.deadline = self.slice_end;
+    }
+
+    /// Due time has come to the deadline: goes on to the rest of the slice, or begins the next one. Whether it began one.
+    pub(super) fn pass_deadline(&mut self, rate: Rate) -> bool {
+        let is_over = self.position >= self.slice_end;
+        match is_over {
+            true => self.begin_slice(rate),
+            false => self.deadline = self.slice_end,
+        }
+        is_over
     }
 
     /// The tenant wakes. It has waited for nothing yet: time it was idle is not owed. What it was still owed when it blocked
@@ -151,6 +174,15 @@ impl Standing {
         let owed = self.slept_at.saturating_sub(self.position).min(rate.time_for(SLICE));
         self.position = self.position.max(now.saturating_sub(owed));
         self.begin_slice(rate);
+        let first_part = self.took_awake.clamp(FIRST_PART_MIN, SLICE);
+        self.deadline = self.position.saturating_add(rate.time_for(first_part));
+        self.charged_at_waking = self.charged;
+    }
+
+    /// The tenant has become blocked.
+    pub(super) fn sleep(&mut self, now: u64) {
+        self.slept_at = now;
+        self.took_awake = self.charged.saturating_sub(self.charged_at_waking);
     }
 
     /// Another reservation is in force. What is owed or was taken ahead stays the same amount of work.
@@ -290,6 +322,27 @@ mod tests {
         standing.slept_at = 30 * MS;
         standing.wake(rate, 30 * MS + 10);
         assert_eq!(standing.position, 30 * MS + 2 * SLICE);
+    }
+
+    #[test]
+    fn what_was_taken_when_last_awake_has_a_deadline_of_its_own_after_waking() {
+        let (mut standing, rate) = half_a_core(0);
+        standing.wake(rate, 0);
+        assert_eq!(standing.deadline, 2 * SLICE, "nothing is known of it");
+        for (took, first_part) in [(40_000, 40_000), (10_000, FIRST_PART_MIN), (5 * MS, SLICE)] {
+            standing.charged += took;
+            standing.sleep(100 * MS);
+            standing.position = 100 * MS;
+            standing.wake(rate, 200 * MS);
+            assert_eq!((standing.position, standing.deadline), (200 * MS, 200 * MS + 2 * first_part));
+            // The rest of the slice is due when it would be without that, and the next slice is a whole one.
+            standing.position = 200 * MS + 2 * SLICE - 1;
+            assert!(!standing.pass_deadline(rate));
+            assert_eq!(standing.deadline, 200 * MS + 2 * SLICE);
+            standing.position += 1;
+            assert!(standing.pass_deadline(rate));
+            assert_eq!(standing.deadline, 200 * MS + 4 * SLICE);
+        }
     }
 
     #[test]

@@ -125,6 +125,25 @@ fn half_a_worker_is_kept_against_many_without_reservation() {
     }
 }
 
+/// Its promise leaves its 40 us 200 us of time, not the 500 us of a whole slice, so not all slices of a tenant that is promised more go before it.
+#[test]
+fn who_takes_little_at_a_time_does_not_wait_as_if_it_took_a_slice() {
+    let little = Load::Bursts { work: (40 * US, 40 * US), sleep: (100 * US, 200 * US) };
+    let tenants = vec![
+        Tenant::new(200, 0, little, (10 * US, 10 * US)),
+        Tenant::busy(400).polling(12 * US, 37 * US),
+        Tenant::busy(0).polling(12 * US, 37 * US),
+    ];
+    let mut world = World::new(1, tenants, 11);
+    world.run_until(3 * SECOND);
+    let delays = &world.wake_delays[&0];
+    let mean = delays.iter().sum::<u64>() / delays.len() as u64;
+    assert!(mean <= 45 * US, "{mean} ns from waking to the first turn");
+    for row in world.rows.iter().filter(|row| row.tenant == id(1)) {
+        assert!(row.missed <= 100 * US, "a slice at most: {row:?}");
+    }
+}
+
 #[test]
 fn promise_of_two_cores_is_kept_on_two_workers_and_its_one_task_is_owed_one() {
     let both = Tenant::new(1600, 0, Load::Busy, (100 * US, 200 * US))
