@@ -31,7 +31,7 @@ pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout_at};
 pub(crate) struct Wait {
     /// At most so long; `None`: without bound.
     pub(crate) at_most: Option<Nanos>,
-    /// A completion within this time does not end the wait before it is over: others may join it. A driver that cannot
+    /// A completion within this time does not end the wait before it is over: others may join it. A notification does. A driver that cannot
     /// wait so ends with the first completion.
     pub(crate) gather: Nanos,
 }
@@ -133,7 +133,8 @@ impl Reactor {
     }
 
     /// [`Reactor::turn`] for one that has better uses for its core than to wake for each completion: where the system
-    /// can (io_uring since Linux 6.12), it waits for `gather` whole, and only after that ends with the first completion.
+    /// can (io_uring since Linux 6.12), it waits for `gather` whole, and only after that ends with the first completion. A remote
+    /// wake-up ends it at any time.
     pub fn turn_gathering(&self, wait_max: Option<Nanos>, gather: Nanos) -> io::Result<usize> {
         let inner = &*self.0;
         let mut completed = inner.completed.take();

@@ -345,6 +345,25 @@ fn a_wait_that_gathers_for_next_to_nothing_ends_with_what_comes() {
 }
 
 #[test]
+fn a_wake_up_ends_a_wait_that_gathers() {
+    on_both(|env| {
+        let reactor = Reactor::new(env).unwrap();
+        for round in 0..5 {
+            let waker = reactor.remote_waker();
+            let thread = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                waker.wake();
+            });
+            let began = env.now();
+            reactor.turn_gathering(Some(Nanos::from_secs(10)), Nanos::from_secs(5)).unwrap();
+            let waited = env.now() - began;
+            assert!(waited < Nanos::from_secs(2), "round {round}: {waited:?}");
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
 fn closed_listener_ends_its_accept() {
     on_both(|env| {
         block_on(env, async {

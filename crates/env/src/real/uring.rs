@@ -32,6 +32,9 @@ const WAKE: u64 = 1;
 /// The kernel is told a least time of waiting in whole microseconds. Told 0, it would wait for as many completions as there is room for, whatever comes.
 const GATHER_MIN: Nanos = Nanos::from_micros(1);
 
+/// When the timeout is due that follows upon a wake-up.
+static AT_ONCE: Timespec = Timespec::new().nsec(1);
+
 /// Whether the kernel grants this process a ring, and one with all that the driver needs.
 pub(super) fn is_available() -> bool {
     usable_ring().is_ok()
@@ -106,6 +109,8 @@ pub(super) struct UringDriver {
     wake_armed: bool,
     /// Whether the kernel knows a least time of waiting; found out at the first try.
     can_gather: bool,
+    /// Whether it has been waited so.
+    gathers: bool,
     /// Operations whose reference the kernel holds.
     in_flight: usize,
     /// For receives without a buffer of their own. Dropped after the ring, which is declared first.
@@ -125,15 +130,21 @@ impl UringDriver {
             wake_count: Box::new(0),
             wake_armed: false,
             can_gather: true,
+            gathers: false,
             in_flight: 0,
             buffers,
         })
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what the entry points at is owned by its `Arc<Op>` (or, for the wake-up, by this driver, which
-        // outlives the ring's operations: see `drop`) until its completion.
-        while unsafe { self.ring.submission().push(entry) }.is_err() {
+        self.push_together(std::slice::from_ref(entry));
+    }
+
+    /// Queues entries that are handed over in one piece, as those must be of which one follows upon the other.
+    fn push_together(&mut self, entries: &[squeue::Entry]) {
+        // SAFETY: what the entries point at is owned by their `Arc<Op>` (or, for the wake-up, by this driver, which
+        // outlives the ring's operations: see `drop`; or by the program) until their completion.
+        while unsafe { self.ring.submission().push_multiple(entries) }.is_err() {
             // The queue is full: hand it over. The kernel may be short of memory for a moment; completions free some.
             if let Err(error) = self.ring.submit() {
                 assert!(is_transient(&error), "io_uring_enter: {error}");
@@ -148,13 +159,22 @@ impl UringDriver {
         self.push(&entry);
     }
 
+    /// A completion ends no wait that gathers, but the end of a timeout ends any: so one follows upon the wake-up where there are such waits.
+    /// It comes too late for a wait of another kind, which the wake-up itself has ended, and ends the next one for nothing: a turn too many
+    /// for each wake-up from such a wait.
     fn arm_wake(&mut self) {
-        if !self.wake_armed {
-            let place = (&raw mut *self.wake_count).cast();
-            let entry = opcode::Read::new(Fd(self.wake.raw_fd()), place, 8).build().user_data(WAKE);
-            self.push(&entry);
-            self.wake_armed = true;
+        if self.wake_armed {
+            return;
         }
+        let place = (&raw mut *self.wake_count).cast();
+        let read = opcode::Read::new(Fd(self.wake.raw_fd()), place, 8).build().user_data(WAKE);
+        if self.gathers && self.can_gather {
+            let timeout = opcode::Timeout::new(&raw const AT_ONCE).build().user_data(IGNORED);
+            self.push_together(&[read.flags(squeue::Flags::IO_LINK), timeout]);
+        } else {
+            self.push(&read);
+        }
+        self.wake_armed = true;
     }
 
     /// One system call at most: submits, and waits if told to.
@@ -373,6 +393,7 @@ impl Driver for UringDriver {
     }
 
     fn turn(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize> {
+        self.gathers |= wait.gather >= GATHER_MIN;
         self.arm_wake();
         self.enter(wait)?;
         Ok(self.collect(completed))
