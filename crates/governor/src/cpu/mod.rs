@@ -46,7 +46,7 @@ use clock::{Step, VirtualClock};
 use heap::{Heap, Key};
 use overload::{Order, Overload};
 use rate::Rate;
-use sleepers::Sleepers;
+use sleepers::{LATELY, Sleepers};
 use standing::{SpareTime, Standing};
 
 /// Whose task is to run.
@@ -169,6 +169,7 @@ impl CpuScheduler {
         standing.join_spare(spare_floor);
         standing.credit = standing.credit.max(credit_floor);
         if let Some(rate) = standing.rate() {
+            standing.sleeps_long = virtual_now.saturating_sub(standing.slept_at) >= LATELY;
             standing.wake(rate, virtual_now);
             self.sleepers.forget(account);
         }
@@ -254,8 +255,8 @@ impl CpuScheduler {
     }
 
     /// How long it takes until one of the tenants that fell asleep within the last millisecond would have a deficit if it had a task: zero if one would by now,
-    /// `None` if none of them has a reservation; the server's own does not count. Of more than four the last four are looked at. Who makes messages wait longer than that takes from a
-    /// reservation, though the tenant is idle meanwhile: it has its next task only once the last was answered.
+    /// `None` if none of them has a reservation; the server's own does not count, nor who slept for a millisecond and more before it last woke. Of more than four those are looked at that are
+    /// due first. Who makes messages wait longer than that takes from a reservation, though the tenant is idle meanwhile: it has its next task only once the last was answered.
     pub fn until_sleeper_is_due(&mut self, now: Nanos) -> Option<Nanos> {
         self.tell(now);
         let now = self.clock.virtual_now();
@@ -553,7 +554,10 @@ impl CpuScheduler {
         // The server's own tasks have no next one for being answered.
         if standing.reserved.is_some() && standing.tenant != TenantId::SYSTEM {
             let due_at = standing.position;
-            self.sleepers.note(account, virtual_now, due_at);
+            // Who thinks for long is not back at once.
+            if !standing.sleeps_long {
+                self.sleepers.note(account, virtual_now, due_at);
+            }
         }
         for heap in [&mut self.due, &mut self.later, &mut self.spare, &mut self.limited] {
             heap.remove(account);

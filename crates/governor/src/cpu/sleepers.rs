@@ -1,9 +1,9 @@
 //! Which tenants with reservations fell asleep lately: those are likely to be back soon, for a message of theirs may be under way.
 
 /// So long after it fell asleep a tenant is expected back.
-const LATELY: u64 = 1_000_000;
+pub(super) const LATELY: u64 = 1_000_000;
 
-/// So many are kept; of more the last ones.
+/// So many are kept; of more those that are due first.
 const KEPT: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -12,6 +12,12 @@ struct Sleeper {
     slept_at: u64,
     /// From when on it would have a deficit, if it had a task.
     due_at: u64,
+}
+
+impl Sleeper {
+    fn is_expected(&self, now: u64) -> bool {
+        now < self.slept_at.saturating_add(LATELY)
+    }
 }
 
 /// Instants are of the scheduler's virtual time.
@@ -23,9 +29,12 @@ pub(super) struct Sleepers {
 impl Sleepers {
     /// The tenant of this account has no task left to run. It was forgotten when it woke.
     pub(super) fn note(&mut self, account: u32, slept_at: u64, due_at: u64) {
-        // A place that nobody has, else that of who has slept longest.
-        let place = self.kept.iter_mut().min_by_key(|kept| kept.map(|sleeper| sleeper.slept_at));
-        if let Some(place) = place {
+        // A place that nobody has who is expected, else that of who is due last, which may be this one.
+        let due = |kept: Option<Sleeper>| {
+            kept.filter(|sleeper| sleeper.is_expected(slept_at)).map_or(u64::MAX, |sleeper| sleeper.due_at)
+        };
+        let place = self.kept.iter_mut().max_by_key(|kept| due(**kept));
+        if let Some(place) = place.filter(|place| due_at < due(**place)) {
             *place = Some(Sleeper { account, slept_at, due_at });
         }
     }
@@ -41,9 +50,8 @@ impl Sleepers {
 
     /// From when on the first of them would have a deficit.
     pub(super) fn first_due_at(&self, now: u64) -> Option<u64> {
-        let lately =
-            self.kept.iter().flatten().filter(|sleeper| now < sleeper.slept_at.saturating_add(LATELY));
-        lately.map(|sleeper| sleeper.due_at).min()
+        let expected = self.kept.iter().flatten().filter(|sleeper| sleeper.is_expected(now));
+        expected.map(|sleeper| sleeper.due_at).min()
     }
 }
 
@@ -60,8 +68,20 @@ mod tests {
             sleepers.forget(2);
         }
         assert_eq!(sleepers.first_due_at(10_000), Some(5_000));
-        // Of more than there are places for, who has slept longest is forgotten.
-        (3..7).for_each(|account| sleepers.note(account, 10_000, 90_000));
-        assert_eq!(sleepers.first_due_at(10_000), Some(90_000));
+    }
+
+    #[test]
+    fn of_more_than_there_are_places_for_those_due_first_are_kept() {
+        let mut sleepers = Sleepers::default();
+        for (account, due_at) in [40_000, 20_000, 60_000, 50_000, 30_000, 70_000].into_iter().enumerate() {
+            sleepers.note(account as u32, 1_000 * account as u64, due_at);
+        }
+        let mut kept: Vec<u64> = sleepers.kept.iter().flatten().map(|sleeper| sleeper.due_at).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [20_000, 30_000, 40_000, 50_000]);
+        // Who is not expected any more makes room, whenever it is due.
+        sleepers.note(9, 500 + LATELY, 90_000 + LATELY);
+        assert_eq!(sleepers.first_due_at(500 + LATELY), Some(20_000));
+        assert!(!sleepers.kept.iter().flatten().any(|sleeper| sleeper.due_at == 40_000));
     }
 }

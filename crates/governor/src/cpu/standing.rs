@@ -69,6 +69,8 @@ pub(super) struct Standing {
     /// Charged by this worker, and the part of it that was due.
     pub(super) charged: u64,
     pub(super) charged_due: u64,
+    /// It was blocked for long before it last woke, and is not expected back at once the next time.
+    pub(super) sleeps_long: bool,
 }
 
 impl Standing {
@@ -114,6 +116,7 @@ impl Standing {
             credit: 0,
             charged: 0,
             charged_due: 0,
+            sleeps_long: false,
         }
     }
 

@@ -68,6 +68,19 @@ fn whose_next_task_would_be_due_is_known_while_it_sleeps() {
 }
 
 #[test]
+fn who_slept_for_long_is_not_expected_back_at_once() {
+    let mut scheduler = CpuScheduler::new();
+    let (reserved, micros) = (TenantId(16), Nanos::from_micros);
+    let promise = CpuPromise { reserved: MilliCores(200), ..CpuPromise::default() };
+    scheduler.set_promise(reserved, &promise, Nanos(0));
+    for (from, to, is_expected) in [(10, 20, true), (5_000, 5_010, false), (5_100, 5_110, true)] {
+        scheduler.runnable(reserved, micros(from));
+        scheduler.blocked(reserved, micros(to));
+        assert_eq!(scheduler.until_sleeper_is_due(micros(to)).is_some(), is_expected, "at {to} us");
+    }
+}
+
+#[test]
 fn long_polls_get_no_more_than_short_ones() {
     let mut scheduler = CpuScheduler::new();
     run_busy(&mut scheduler, 2, Nanos::from_secs(1), |tenant| {
