@@ -191,6 +191,11 @@ impl Local {
     fn blocking_ios(&self) -> u64 {
         self.io.borrow().blocking() - self.blocked_for_others.get()
     }
+
+    /// Whether a tenant with a reservation that fell asleep lately is due within [`DUE_SOON`].
+    fn is_sleeper_due_soon(&self, now: Nanos) -> bool {
+        self.queues.borrow_mut().until_sleeper_is_due(now).is_some_and(|due| due <= DUE_SOON)
+    }
 }
 
 /// I/Os, as `iops` counts them, that the calling worker's thread has done so far by blocking, whoever paid, but for what it did in others' polls to end a
@@ -286,15 +291,16 @@ pub(super) fn finish_suspended(tenant: TenantId, account: &Account) {
     local.queues.borrow_mut().charge_beside(account, used, local.env.now());
 }
 
-/// Whether the call that runs can be suspended and has had its turn while others may wait. Two readings of the clock.
+/// Whether the call that runs can be suspended and has had its turn while others may wait. Two readings of the clock, and three once it has had its least.
 fn is_turn_over(local: &Local) -> bool {
     let Some((_, since)) = local.polling.get().filter(|_| local.preemption.can_suspend()) else {
         return false;
     };
     let clock = &local.env.clock;
     let (now, turn_max) = (clock.ticks(), local.turn_max);
-    clock.ticks_between(local.turn_began.get(), now) >= turn_max
-        && clock.ticks_between(since, now) >= turn_max.min(SLICE_MIN)
+    clock.ticks_between(since, now) >= turn_max.min(SLICE_MIN)
+        && (clock.ticks_between(local.turn_began.get(), now) >= turn_max
+            || local.is_sleeper_due_soon(local.env.now()))
 }
 
 /// A point at which a [`super::Preemptible`] call may be suspended: there it has nothing locked that tasks of other tenants may want. `passing` is
@@ -660,11 +666,7 @@ impl Worker {
 
     /// Whether the worker, which looked at the ring at `looked_at` and has polled since, looks again before the turn is over.
     fn is_to_look(&self, local: &Local, looked_at: Ticks, mark: Ticks, now: Nanos) -> bool {
-        if self.env.clock.ticks_between(looked_at, mark) < LOOK_INTERVAL {
-            return false;
-        }
-        let until_due = local.queues.borrow_mut().until_sleeper_is_due(now);
-        until_due.is_some_and(|due| due <= DUE_SOON)
+        self.env.clock.ticks_between(looked_at, mark) >= LOOK_INTERVAL && local.is_sleeper_due_soon(now)
     }
 
     /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least. Its least ends a little before a tenant that has just
