@@ -1,0 +1,74 @@
+//! Which settings there are: the name of each, its default, what it takes and what is said of it.
+
+use super::{Definition, Kind, def, of_transaction, read_only, reported};
+
+const ISOLATION: Kind =
+    Kind::OneOf(&["read uncommitted", "read committed", "repeatable read", "serializable"]);
+const MESSAGE_LEVELS: Kind = Kind::OneOf(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "info", "notice", "warning", "error",
+]);
+
+/// The PostgreSQL release whose behaviour we take as the measure.
+pub const SERVER_VERSION: &str = "15.8 (Rowhouse)";
+const SERVER_VERSION_NUM: &str = "150008";
+
+macro_rules! settings {
+    ($($id:ident = $definition:expr;)*) => {
+        /// Index of each setting that code asks for by name.
+        #[allow(non_camel_case_types, dead_code, reason = "one for each setting, by the setting's own name; few are asked for by code")]
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub(in crate::session) enum Id { $($id),* }
+        pub(super) static DEFINITIONS: &[Definition] = &[$($definition),*];
+    };
+}
+
+settings! {
+    application_name = reported(def("application_name", "", Kind::Text, "Name of the client's application."));
+    bytea_output = def("bytea_output", "hex", Kind::OneOf(&["hex", "escape"]), "Text form of bytea.");
+    check_function_bodies = def("check_function_bodies", "on", Kind::Bool, "Has no effect: there are no functions.");
+    client_encoding = reported(def("client_encoding", "UTF8", Kind::Encoding, "Encoding of the client; UTF8 only."));
+    client_min_messages = def("client_min_messages", "notice", MESSAGE_LEVELS, "Least severity of notices sent.");
+    date_style = reported(def("DateStyle", "ISO, MDY", Kind::DateStyle, "Form of dates and order of their fields."));
+    default_tablespace = def("default_tablespace", "", Kind::Text, "Must be empty.");
+    default_table_access_method = def("default_table_access_method", "heap", Kind::OneOf(&["heap"]), "Storage of new tables.");
+    default_transaction_deferrable = def("default_transaction_deferrable", "off", Kind::Bool, "Has no effect: any snapshot is a safe one. Shown of new transactions.");
+    default_transaction_isolation = def("default_transaction_isolation", "read committed", ISOLATION, "Isolation of new transactions.");
+    default_transaction_read_only = reported(def("default_transaction_read_only", "off", Kind::Bool, "Whether new transactions may not write."));
+    default_with_oids = def("default_with_oids", "off", Kind::OneOf(&["off"]), "Must be off: rows have no numbers of their own.");
+    extra_float_digits = def("extra_float_digits", "1", Kind::Integer(-15, 3), "Digits of floating-point text.");
+    idle_in_transaction_session_timeout = def("idle_in_transaction_session_timeout", "0", Kind::Duration, "Longest idle time within a transaction.");
+    idle_session_timeout = def("idle_session_timeout", "0", Kind::Duration, "Longest idle time outside a transaction.");
+    in_hot_standby = read_only(reported(def("in_hot_standby", "off", Kind::Bool, "Whether this is a standby.")));
+    integer_datetimes = read_only(reported(def("integer_datetimes", "on", Kind::Bool, "Times are integers.")));
+    interval_style = reported(def("IntervalStyle", "postgres", Kind::OneOf(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "Text form of intervals."));
+    is_superuser = read_only(reported(def("is_superuser", "off", Kind::Bool, "Whether the current role is a superuser.")));
+    jit = def("jit", "off", Kind::Bool, "Has no effect.");
+    lc_collate = read_only(def("lc_collate", "C.UTF-8", Kind::Text, "Collation: bytes of UTF-8."));
+    lc_ctype = read_only(def("lc_ctype", "C.UTF-8", Kind::Text, "Character classes."));
+    lc_messages = def("lc_messages", "C", Kind::Text, "Has no effect: messages are English.");
+    lc_monetary = def("lc_monetary", "C", Kind::Text, "Has no effect.");
+    lc_numeric = def("lc_numeric", "C", Kind::Text, "Has no effect.");
+    lc_time = def("lc_time", "C", Kind::Text, "Has no effect.");
+    lock_timeout = def("lock_timeout", "0", Kind::Duration, "Longest wait for a lock.");
+    max_identifier_length = read_only(def("max_identifier_length", "63", Kind::Integer(63, 63), "Bytes of an identifier."));
+    max_index_keys = read_only(def("max_index_keys", "32", Kind::Integer(32, 32), "Columns of an index."));
+    role = def("role", "none", Kind::Role, "The role that the session acts as, where it is not its own.");
+    row_security = def("row_security", "on", Kind::Bool, "Has no effect: there are no policies.");
+    search_path = def("search_path", "\"$user\", public", Kind::SearchPath, "Schemas looked in for names without one.");
+    server_encoding = read_only(reported(def("server_encoding", "UTF8", Kind::Text, "Encoding of stored text.")));
+    server_version = read_only(reported(def("server_version", SERVER_VERSION, Kind::Text, "PostgreSQL release followed.")));
+    server_version_num = read_only(def("server_version_num", SERVER_VERSION_NUM, Kind::Text, "The same as a number."));
+    session_authorization = reported(def("session_authorization", "", Kind::Role, "The session's role."));
+    session_replication_role = def("session_replication_role", "origin", Kind::ReplicationRole, "Has no effect: foreign keys are watched.");
+    standard_conforming_strings = reported(def("standard_conforming_strings", "on", Kind::OneOf(&["on"]), "Backslashes are ordinary in '…'."));
+    statement_timeout = def("statement_timeout", "0", Kind::Duration, "Longest run of a statement.");
+    synchronize_seqscans = def("synchronize_seqscans", "on", Kind::Bool, "Has no effect.");
+    synchronous_commit = def("synchronous_commit", "on", Kind::OneOf(&["on", "off", "local", "remote_write", "remote_apply"]), "Whether a commit's reply waits until it is durable.");
+    time_zone = reported(def("TimeZone", "Etc/UTC", Kind::TimeZone, "Zone in which times are shown."));
+    transaction_deferrable = of_transaction(def("transaction_deferrable", "off", Kind::Bool, "Has no effect: any snapshot is a safe one."));
+    transaction_isolation = of_transaction(def("transaction_isolation", "read committed", ISOLATION, "Isolation of this transaction."));
+    transaction_read_only = of_transaction(def("transaction_read_only", "off", Kind::Bool, "Whether this transaction may not write."));
+    transaction_timeout = def("transaction_timeout", "0", Kind::Integer(0, 0), "Must be 0: transactions have no time of their own.");
+    work_mem = def("work_mem", "4MB", Kind::Text, "Has no effect: work memory is granted by the tenant's promise.");
+    xmloption = def("xmloption", "content", Kind::OneOf(&["content", "document"]), "Has no effect: there is no XML.");
+}
