@@ -282,6 +282,12 @@ def notices(connection):
     assert heard == ['table "nothing_here" does not exist, skipping'], heard
 
 
+def passwords(connection):
+    """Which form a password is to have the server is asked, as psql's `\\password` and `createuser --pwprompt` do."""
+    hashed = connection.pgconn.encrypt_password(b"secret", b"somebody")
+    assert hashed.startswith(b"SCRAM-SHA-256$"), hashed
+
+
 def main():
     with psycopg.connect(URL, autocommit=True) as connection:
         # `v` changes its type all the time, which a prepared statement would not take.
@@ -293,6 +299,7 @@ def main():
         cursors(connection)
         copies(connection)
         notices(connection)
+        passwords(connection)
     transactions()
     pipelines()
     settings()

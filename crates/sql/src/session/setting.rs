@@ -1,6 +1,7 @@
 //! A session's settings: their definitions, values, and what a transaction's end does to them.
 
 mod definitions;
+mod quantity;
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,10 @@ use super::role::ChosenRole;
 use super::{Reach, Timeouts, date_style, time_zone};
 use crate::parse::IsolationLevel;
 
-use definitions::DEFINITIONS;
 pub(super) use definitions::Id;
 pub use definitions::SERVER_VERSION;
+use definitions::{DEFINITIONS, FIXED};
+use quantity::{QUANTITY_MAX, parse_duration_ms, parse_memory_kb, show_duration, show_memory};
 
 /// What values a setting takes.
 #[derive(Clone, Copy)]
@@ -26,6 +28,8 @@ enum Kind {
     Integer(i64, i64),
     /// Milliseconds unless a unit is given; 0 switches off.
     Duration,
+    /// Kilobytes unless a unit is given, and how many they are at least.
+    Memory(u64),
     OneOf(&'static [&'static str]),
     /// Checked by name in [`check`].
     TimeZone,
@@ -155,6 +159,9 @@ impl Key {
     /// 42704 unknown name, 42602 no name for a custom setting, 55P02 not changeable, 0A000 changed by SET TRANSACTION only.
     fn to_change(name: &str) -> SqlResult<Key> {
         let Some(at) = find(name) else {
+            if let Some(fixed) = find_fixed(name) {
+                return Err(unchangeable(fixed.name));
+            }
             if is_custom_name(name) {
                 return Ok(Key::Custom(name.to_lowercase()));
             }
@@ -173,10 +180,7 @@ impl Key {
                 let message = format!("use SET TRANSACTION to change \"{name}\"");
                 Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
             }
-            Access::ReadOnly => {
-                let message = format!("parameter \"{name}\" cannot be changed");
-                Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message))
-            }
+            Access::ReadOnly => Err(unchangeable(name)),
         }
     }
 
@@ -397,6 +401,9 @@ impl Settings {
         if let Some(at) = find(name) {
             return Ok((DEFINITIONS[at].name.to_owned(), self.in_force(at, time_max)));
         }
+        if let Some(fixed) = find_fixed(name) {
+            return Ok((fixed.name.to_owned(), fixed.default.to_owned()));
+        }
         let custom = name.to_lowercase();
         let value =
             self.custom.get(&custom).and_then(|custom| Some(custom.value.as_ref()?.text().to_owned()));
@@ -586,6 +593,8 @@ impl Settings {
         let mut all: Vec<_> = known
             .map(|(at, d)| (d.name.to_owned(), self.in_force(at, time_max), d.description.to_owned()))
             .collect();
+        let fixed = FIXED.iter();
+        all.extend(fixed.map(|d| (d.name.to_owned(), d.default.to_owned(), d.description.to_owned())));
         all.extend(self.custom_values().map(|(n, v)| (n.to_owned(), v.to_owned(), String::new())));
         all.sort();
         all
@@ -638,7 +647,7 @@ impl Settings {
 
 /// All settings but custom ones, each with what is said of it.
 pub(crate) fn described_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
-    DEFINITIONS.iter().map(|definition| (definition.name, definition.description))
+    DEFINITIONS.iter().chain(FIXED).map(|definition| (definition.name, definition.description))
 }
 
 /// A Boolean setting's value.
@@ -648,6 +657,15 @@ pub(super) fn on_or_off(on: bool) -> &'static str {
 
 fn find(name: &str) -> Option<usize> {
     DEFINITIONS.iter().position(|d| d.name.eq_ignore_ascii_case(name))
+}
+
+fn find_fixed(name: &str) -> Option<&'static Definition> {
+    FIXED.iter().find(|d| d.name.eq_ignore_ascii_case(name))
+}
+
+/// 55P02.
+fn unchangeable(name: &str) -> SqlError {
+    SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, format!("parameter \"{name}\" cannot be changed"))
 }
 
 /// The setting of that name, if it says who the session is.
@@ -704,6 +722,17 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
             Some(ms) => Ok(show_duration(ms)),
             None => Err(bad()),
         },
+        Kind::Memory(least) => match parse_memory_kb(value) {
+            Some(kb) if kb >= least => Ok(show_memory(kb)),
+            Some(kb) => Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!(
+                    "{kb} kB is outside the valid range for parameter \"{}\" ({least} .. {QUANTITY_MAX})",
+                    definition.name
+                ),
+            )),
+            None => Err(bad()),
+        },
         Kind::OneOf(allowed) => {
             let lower = value.to_lowercase();
             let lower = match lower.as_str() {
@@ -745,35 +774,6 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
 /// The letters and digits of a name, in lower case.
 fn plain_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
-}
-
-fn parse_duration_ms(value: &str) -> Option<u64> {
-    let value = value.trim();
-    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let number: f64 = value[..digits].parse().ok()?;
-    let factor = match value[digits..].trim() {
-        "" | "ms" => 1.0,
-        "s" => 1_000.0,
-        "min" => 60_000.0,
-        "h" => 3_600_000.0,
-        "d" => 86_400_000.0,
-        "us" => 0.001,
-        _ => return None,
-    };
-    let ms = (number * factor).round_ties_even();
-    // Digits and a point are never less than nothing.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded right here")]
-    (ms <= f64::from(i32::MAX)).then_some(ms as u64)
-}
-
-/// The largest unit that keeps the number whole, as PostgreSQL shows it.
-fn show_duration(ms: u64) -> String {
-    for (unit_ms, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")] {
-        if ms != 0 && ms.is_multiple_of(unit_ms) {
-            return format!("{}{unit}", ms / unit_ms);
-        }
-    }
-    if ms == 0 { "0".into() } else { format!("{ms}ms") }
 }
 
 /// Splits a list of identifiers, folding what is not quoted.

@@ -50,8 +50,10 @@ settings! {
     lc_numeric = def("lc_numeric", "C", Kind::Text, "Has no effect.");
     lc_time = def("lc_time", "C", Kind::Text, "Has no effect.");
     lock_timeout = def("lock_timeout", "0", Kind::Duration, "Longest wait for a lock.");
+    maintenance_work_mem = def("maintenance_work_mem", "64MB", Kind::Memory(1024), "Has no effect: an index is built within the tenant's memory.");
     max_identifier_length = read_only(def("max_identifier_length", "63", Kind::Integer(63, 63), "Bytes of an identifier."));
     max_index_keys = read_only(def("max_index_keys", "32", Kind::Integer(32, 32), "Columns of an index."));
+    password_encryption = def("password_encryption", "scram-sha-256", Kind::OneOf(&["scram-sha-256"]), "How passwords are kept.");
     role = def("role", "none", Kind::Role, "The role that the session acts as, where it is not its own.");
     row_security = def("row_security", "on", Kind::Bool, "Has no effect: there are no policies.");
     search_path = def("search_path", "\"$user\", public", Kind::SearchPath, "Schemas looked in for names without one.");
@@ -69,6 +71,27 @@ settings! {
     transaction_isolation = of_transaction(def("transaction_isolation", "read committed", ISOLATION, "Isolation of this transaction."));
     transaction_read_only = of_transaction(def("transaction_read_only", "off", Kind::Bool, "Whether this transaction may not write."));
     transaction_timeout = def("transaction_timeout", "0", Kind::Integer(0, 0), "Must be 0: transactions have no time of their own.");
-    work_mem = def("work_mem", "4MB", Kind::Text, "Has no effect: work memory is granted by the tenant's promise.");
+    work_mem = def("work_mem", "4MB", Kind::Memory(64), "Has no effect: work memory is granted by the tenant's promise.");
     xmloption = def("xmloption", "content", Kind::OneOf(&["content", "document"]), "Has no effect: there is no XML.");
+}
+
+/// What PostgreSQL has as settings, clients ask for, and is always the same here. No session keeps anything of them.
+pub(super) static FIXED: &[Definition] = &[
+    fixed("archive_mode", "off", Kind::OneOf(&["always", "on", "off"]), "There is no archive."),
+    fixed("block_size", "8192", Kind::Integer(8192, 8192), "Bytes of a page."),
+    fixed("data_checksums", "on", Kind::Bool, "Pages have checksums."),
+    fixed("fsync", "on", Kind::Bool, "What is committed is durable."),
+    fixed("max_prepared_transactions", "0", Kind::Integer(0, 0), "There is no two-phase commit."),
+    fixed("max_replication_slots", "0", Kind::Integer(0, 0), "There is no replication."),
+    fixed("max_wal_senders", "0", Kind::Integer(0, 0), "There is no replication."),
+    fixed("shared_preload_libraries", "", Kind::Text, "There are no libraries to load."),
+    fixed("track_activities", "on", Kind::Bool, "Sessions are shown with their statements."),
+    fixed("track_counts", "off", Kind::Bool, "Uses are not counted by table and index."),
+    fixed("track_functions", "none", Kind::OneOf(&["none", "pl", "all"]), "There are none."),
+    fixed("track_io_timing", "off", Kind::Bool, "Waits are timed by tenant."),
+    fixed("wal_level", "minimal", Kind::OneOf(&["minimal", "replica", "logical"]), "It is for recovery."),
+];
+
+const fn fixed(name: &'static str, value: &'static str, kind: Kind, description: &'static str) -> Definition {
+    read_only(def(name, value, kind, description))
 }

@@ -120,6 +120,43 @@ fn bad_values_and_unknown_names_are_refused() {
 }
 
 #[test]
+fn memory_has_units() {
+    let mut settings = settings();
+    for (given, kept) in [
+        ("65536", "64MB"),
+        ("100kB", "100kB"),
+        ("1.5MB", "1536kB"),
+        ("2GB", "2GB"),
+        ("1048576 kB", "1GB"),
+        ("131072B", "128kB"),
+    ] {
+        settings.set("work_mem", Some(given), Lasting::Session).unwrap();
+        assert_eq!(shown(&settings, "work_mem"), kept, "{given}");
+    }
+    for bad in ["", "much", "4mb", "63", "64 parsecs", "3TB"] {
+        let error = settings.set("work_mem", Some(bad), Lasting::Session).unwrap_err();
+        assert_eq!(error.state(), SqlState::INVALID_PARAMETER_VALUE, "{bad}");
+    }
+    let error = settings.set("maintenance_work_mem", Some("1"), Lasting::Session).unwrap_err();
+    let range = "1 kB is outside the valid range for parameter \"maintenance_work_mem\" (1024 .. 2147483647)";
+    assert_eq!(error.message(), range);
+}
+
+#[test]
+fn what_never_changes_is_shown_and_not_set() {
+    let mut settings = settings();
+    assert_eq!(shown(&settings, "WAL_level"), "minimal");
+    assert_eq!(shown(&settings, "block_size"), base::limits::PAGE_SIZE.to_string());
+    let error = settings.set("wal_level", Some("logical"), Lasting::Session).unwrap_err();
+    assert_eq!(error.state(), SqlState::CANT_CHANGE_RUNTIME_PARAM);
+    assert_eq!(error.message(), "parameter \"wal_level\" cannot be changed");
+    let start = Settings::check_initial("fsync", "off").unwrap_err();
+    assert_eq!(start.state(), SqlState::CANT_CHANGE_RUNTIME_PARAM);
+    let all = settings.all(None);
+    assert!(all.is_sorted() && all.iter().any(|(name, value, _)| name == "data_checksums" && value == "on"));
+}
+
+#[test]
 fn a_custom_setting_has_two_or_more_simple_identifiers() {
     let mut settings = settings();
     for name in ["app.user_id", "_a.b$1", "a.b.c", "Größe.Ü1"] {
