@@ -1,7 +1,7 @@
 //! System tables about the server: databases, roles, schemas, sessions, locks, settings, the ledger.
 
 use base::Oid;
-use sql::session::QueryContext;
+use sql::session::{QueryContext, setting_facts};
 use sql::system::{EXTENSIONS, extension_named};
 use types::{Datum, ElementType, Interval, TypeMod};
 
@@ -235,16 +235,32 @@ fn members(out: &mut Rows<'_>) {
 
 pub(super) fn settings(out: &mut Rows<'_>) {
     let context = out.shared.context.clone();
-    for (name, setting, description) in &context.settings {
-        out.add(vec![
+    for (name, shown, description) in &context.settings {
+        let facts = setting_facts(name);
+        let value = facts.as_ref().map_or_else(|| shown.clone(), |facts| facts.in_unit(shown));
+        let is_default = facts.as_ref().is_some_and(|facts| facts.default == value);
+        let mut row = vec![
             ("name", text(name)),
-            ("setting", text(setting)),
+            ("setting", text(&value)),
             ("short_desc", text(description)),
-            ("context", text("user")),
-            ("vartype", text("string")),
-            ("source", text("session")),
+            ("context", text(facts.as_ref().map_or("user", |facts| facts.context))),
+            ("vartype", text(facts.as_ref().map_or("string", |facts| facts.vartype))),
+            ("source", text(if is_default { "default" } else { "session" })),
             ("pending_restart", Datum::Bool(false)),
-        ]);
+        ];
+        if let Some(facts) = facts {
+            row.extend([
+                ("unit", facts.unit.map_or(Datum::Null, text)),
+                ("min_val", facts.range.map_or(Datum::Null, |(least, _)| text(least.to_string()))),
+                ("max_val", facts.range.map_or(Datum::Null, |(_, most)| text(most.to_string()))),
+                ("boot_val", text(&facts.default)),
+            ]);
+            if !facts.words.is_empty() {
+                let words = facts.words.iter().map(text).collect();
+                row.push(("enumvals", Datum::array(ElementType::Text, words)));
+            }
+        }
+        out.add(row);
     }
 }
 

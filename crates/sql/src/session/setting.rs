@@ -1,6 +1,7 @@
 //! A session's settings: their definitions, values, and what a transaction's end does to them.
 
 mod definitions;
+mod facts;
 mod quantity;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::parse::IsolationLevel;
 pub(super) use definitions::Id;
 pub use definitions::SERVER_VERSION;
 use definitions::{DEFINITIONS, FIXED};
+pub use facts::{SettingFacts, setting_facts};
 use quantity::{QUANTITY_MAX, parse_duration_ms, parse_memory_kb, show_duration, show_memory};
 
 /// What values a setting takes.
