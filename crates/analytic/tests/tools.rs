@@ -17,3 +17,24 @@ work_mem|4096|kB|user|integer|default|64|2147483647|∅|4096
 ";
     assert_eq!(Sample::new().text(&sql).unwrap(), expected);
 }
+
+/// Power BI asks for the first of these when it connects.
+#[test]
+fn the_standards_views_of_character_sets_and_columns_have_rows() {
+    let mut sample = Sample::new();
+    let mut asked = |sql: &str| sample.text(sql).unwrap();
+    let sets = asked("select character_set_name from INFORMATION_SCHEMA.character_sets");
+    assert_eq!(sets, "UTF8\n");
+    let collations = asked("select collation_name from information_schema.collations order by 1");
+    assert_eq!(collations, "C\nPOSIX\ndefault\n");
+    let granted = asked(
+        "select column_name, privilege_type, is_grantable from information_schema.role_column_grants \
+         where table_name = 'parent' and column_name in ('id', 'price') order by 1, 2",
+    );
+    let of = |column: &str| {
+        ["INSERT", "REFERENCES", "SELECT", "UPDATE"].map(|word| format!("{column}|{word}|YES\n")).concat()
+    };
+    assert_eq!(granted, of("id") + &of("price"));
+    let of_views = asked("select count(*) from information_schema.column_privileges where table_name = 'v'");
+    assert_eq!(of_views, "12\n");
+}

@@ -4,6 +4,7 @@ use base::Oid;
 use tenant::catalog::{Acl, PUBLIC, Privileges, Relation};
 use types::Datum;
 
+use super::information::OF_COLUMNS;
 use super::{Rows, text, yes};
 
 /// Fills the view of that name; false if it is not one of these.
@@ -18,6 +19,8 @@ pub(super) fn fill(out: &mut Rows<'_>, view: &str) -> bool {
         "applicable_roles" => applicable_roles(out),
         "table_privileges" => table_privileges(out, true),
         "role_table_grants" => table_privileges(out, false),
+        "column_privileges" => column_privileges(out, true),
+        "role_column_grants" => column_privileges(out, false),
         _ => return false,
     }
     true
@@ -56,8 +59,37 @@ fn applicable_roles(out: &mut Rows<'_>) {
     }
 }
 
-/// `public`: what everybody may do is shown too.
 fn table_privileges(out: &mut Rows<'_>, public: bool) {
+    for_each_grant(out, public, &mut |out, _, privilege, mut row| {
+        row.push(("with_hierarchy", yes(privilege == Privileges::SELECT)));
+        out.add(row);
+    });
+}
+
+/// What is granted on a table holds for each of its columns; nothing is granted on columns alone.
+fn column_privileges(out: &mut Rows<'_>, public: bool) {
+    for_each_grant(out, public, &mut |out, relation, privilege, row| {
+        if !OF_COLUMNS.contains(privilege) {
+            return;
+        }
+        let names: Vec<&str> = match relation {
+            Relation::Table(table) => table.live_columns().map(|(_, column)| &*column.name).collect(),
+            Relation::View(view) => view.columns.iter().map(|column| &*column.name).collect(),
+            Relation::Index(..) | Relation::Sequence(_) => Vec::new(),
+        };
+        for name in names {
+            let mut row = row.clone();
+            row.push(("column_name", text(name)));
+            out.add(row);
+        }
+    });
+}
+
+/// What a privilege on a table or view is told to: the view's rows, the relation, the privilege, and the columns that all views of grants have.
+type Told<'t> = dyn FnMut(&mut Rows<'_>, &Relation, Privileges, Vec<(&'static str, Datum)>) + 't;
+
+/// Tells each privilege on a table or view that the session is shown. `public`: what everybody may do is shown too.
+fn for_each_grant(out: &mut Rows<'_>, public: bool, told: &mut Told<'_>) {
     let catalog = out.shared.catalog.clone();
     let enabled = enabled(out);
     let mut relations: Vec<&Relation> =
@@ -78,7 +110,7 @@ fn table_privileges(out: &mut Rows<'_>, public: bool) {
             let named = Privileges::NAMED.iter().filter(|(one, ..)| shown && item.privileges.contains(*one));
             for (privilege, _, word) in named {
                 let grantable = item.grantee == relation.owner() || item.grant_options.contains(*privilege);
-                let row = vec![
+                let row: Vec<(&'static str, Datum)> = vec![
                     ("grantor", role_name(out, item.grantor)),
                     ("grantee", role_name(out, item.grantee)),
                     ("table_catalog", text(&out.shared.context.database)),
@@ -86,9 +118,8 @@ fn table_privileges(out: &mut Rows<'_>, public: bool) {
                     ("table_name", text(relation.name())),
                     ("privilege_type", text(word)),
                     ("is_grantable", yes(grantable)),
-                    ("with_hierarchy", yes(*privilege == Privileges::SELECT)),
                 ];
-                out.add(row);
+                told(out, relation, *privilege, row);
             }
         }
     }

@@ -13,7 +13,7 @@ use super::access::Reader;
 use super::{Rows, text, yes};
 
 /// What each column of a table may be granted for.
-const OF_COLUMNS: Privileges =
+pub(super) const OF_COLUMNS: Privileges =
     Privileges::SELECT.union(Privileges::INSERT).union(Privileges::UPDATE).union(Privileges::REFERENCES);
 
 /// With these its constraints concern a role: to read it is not enough.
@@ -32,6 +32,27 @@ pub(super) fn fill(out: &mut Rows<'_>, view: &str) -> bool {
         "constraint_column_usage" => constraint_columns(out),
         "constraint_table_usage" => constraint_tables(out),
         "view_table_usage" => view_tables(out),
+        "view_column_usage" => view_columns(out),
+        "character_sets" => {
+            let catalog = database(out);
+            out.add(vec![
+                ("character_set_name", text("UTF8")),
+                ("character_repertoire", text("UCS")),
+                ("form_of_use", text("UTF8")),
+                ("default_collate_catalog", catalog),
+            ]);
+        }
+        "collations" => {
+            for (_, name, _) in super::types_rows::COLLATIONS {
+                let catalog = database(out);
+                out.add(vec![
+                    ("collation_catalog", catalog),
+                    ("collation_schema", text("pg_catalog")),
+                    ("collation_name", text(name)),
+                    ("pad_attribute", text("NO PAD")),
+                ]);
+            }
+        }
         "information_schema_catalog_name" => {
             let name = database(out);
             out.add(vec![("catalog_name", name)]);
@@ -394,6 +415,31 @@ fn view_tables(out: &mut Rows<'_>) {
                 ("table_catalog", database(out)),
                 ("table_schema", schema(out, used.schema())),
                 ("table_name", text(used.name())),
+            ]);
+        }
+    }
+}
+
+/// The columns that a view names.
+fn view_columns(out: &mut Rows<'_>) {
+    let (catalog, reader) = (out.shared.catalog.clone(), Reader::of(out.shared));
+    for view in catalog.views() {
+        for used in &view.depends_on {
+            let found = catalog.relation(used.object).filter(|used| reader.owns(used.owner()));
+            let (Some(found), Some(position)) = (found, used.column) else { continue };
+            let name = match found {
+                Relation::Table(table) => &*table.columns[position].name,
+                Relation::View(of) => &*of.columns[position].name,
+                Relation::Index(..) | Relation::Sequence(_) => continue,
+            };
+            out.add(vec![
+                ("view_catalog", database(out)),
+                ("view_schema", schema(out, view.schema)),
+                ("view_name", text(&view.name)),
+                ("table_catalog", database(out)),
+                ("table_schema", schema(out, found.schema())),
+                ("table_name", text(found.name())),
+                ("column_name", text(name)),
             ]);
         }
     }

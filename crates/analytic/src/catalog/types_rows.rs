@@ -8,6 +8,10 @@ use types::{Datum, PgType};
 use super::objects::{DEFAULT_COLLATION, row_type};
 use super::{Rows, letter, oid, oids, text};
 
+/// The collations that there are, each with its oid and its provider.
+pub(super) const COLLATIONS: [(u32, &str, u8); 3] =
+    [(DEFAULT_COLLATION, "default", b'd'), (950, "C", b'c'), (951, "POSIX", b'c')];
+
 /// Fills the table of that name; false if it is not one of these.
 pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
     match table {
@@ -23,7 +27,7 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
             }
         }
         "pg_collation" => {
-            for (number, name, provider) in [(100, "default", b'd'), (950, "C", b'c'), (951, "POSIX", b'c')] {
+            for (number, name, provider) in COLLATIONS {
                 out.add(vec![
                     ("oid", Datum::Oid(number)),
                     ("collname", text(name)),

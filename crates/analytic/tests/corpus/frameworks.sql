@@ -60,6 +60,8 @@ SELECT * FROM information_schema.information_schema_catalog_name;
 
 SELECT view_name, table_name FROM information_schema.view_table_usage ORDER BY 1, 2;
 
+SELECT view_name, table_name, column_name FROM information_schema.view_column_usage ORDER BY 1, 2, 3;
+
 SELECT schemaname, sequencename, last_value FROM pg_sequences ORDER BY 1, 2;
 
 SELECT rolname, rolcanlogin FROM pg_authid WHERE rolname = 'clerk';
