@@ -38,3 +38,12 @@ fn the_standards_views_of_character_sets_and_columns_have_rows() {
     let of_views = asked("select count(*) from information_schema.column_privileges where table_name = 'v'");
     assert_eq!(of_views, "12\n");
 }
+
+#[test]
+fn no_password_is_shown_that_a_copy_of_the_roles_would_have() {
+    let mut sample = Sample::new();
+    let copied = sample.text("select count(*) > 0, count(rolpassword) from pg_authid").unwrap();
+    assert_eq!(copied, "t|0\n");
+    let shown = sample.text("select distinct rolpassword from pg_roles").unwrap();
+    assert_eq!(shown, "********\n");
+}

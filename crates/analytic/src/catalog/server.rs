@@ -179,8 +179,9 @@ fn shared_descriptions(out: &mut Rows<'_>) {
     }
 }
 
-/// `settings`: with what ALTER ROLE set, which `pg_authid` has not.
-fn roles(out: &mut Rows<'_>, settings: bool) {
+/// `is_view`: `pg_roles`, with what ALTER ROLE set, and stars for every password. `pg_authid` has no passwords: whoever copies roles by it, as `pg_dumpall` does,
+/// would give them what is shown.
+fn roles(out: &mut Rows<'_>, is_view: bool) {
     let catalog = out.shared.catalog.clone();
     for role in catalog.roles() {
         let mut row = vec![
@@ -193,11 +194,11 @@ fn roles(out: &mut Rows<'_>, settings: bool) {
             ("rolcanlogin", Datum::Bool(role.attributes.login)),
             ("rolreplication", Datum::Bool(role.attributes.replication)),
             ("rolconnlimit", Datum::Int4(role.connection_limit.map_or(-1, |n| n as i32))),
-            ("rolpassword", text("********")),
+            ("rolpassword", if is_view { text("********") } else { Datum::Null }),
             ("rolvaliduntil", role.valid_until.map_or(Datum::Null, Datum::TimestampTz)),
             ("rolbypassrls", Datum::Bool(role.attributes.bypass_rls)),
         ];
-        if settings && !role.settings.is_empty() {
+        if is_view && !role.settings.is_empty() {
             row.push(("rolconfig", assignments(&role.settings)));
         }
         out.add(row);
