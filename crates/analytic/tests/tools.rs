@@ -47,3 +47,31 @@ fn no_password_is_shown_that_a_copy_of_the_roles_would_have() {
     let shown = sample.text("select distinct rolpassword from pg_roles").unwrap();
     assert_eq!(shown, "********\n");
 }
+
+#[test]
+fn what_exporters_collect_has_the_rows_that_they_wait_for() {
+    let mut sample = Sample::new();
+    for (sql, expected) in [
+        ("select checkpoints_timed, buffers_alloc, stats_reset from pg_stat_bgwriter", "∅|∅|∅\n"),
+        ("select wal_records, wal_bytes from pg_stat_wal", "∅|∅\n"),
+        (
+            "select archived_count, extract(epoch from now() - last_archived_time) from pg_stat_archiver",
+            "0|∅\n",
+        ),
+        ("select datname, confl_lock + confl_snapshot from pg_stat_database_conflicts", "postgres|0\n"),
+        (
+            "select indexrelname, idx_blks_hit from pg_statio_user_indexes where relname = 'parent'",
+            "parent_pkey|∅\n",
+        ),
+        ("select count(*) from pg_stats where most_common_vals is null", "0\n"),
+        ("select count(*) from pg_stat_user_functions", "0\n"),
+        (
+            "select case when not pg_is_in_recovery() then 0 \
+             when pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() then 0 \
+             else greatest(0, extract(epoch from (now() - pg_last_xact_replay_timestamp()))) end",
+            "0\n",
+        ),
+    ] {
+        assert_eq!(sample.text(sql).unwrap(), expected, "{sql}");
+    }
+}

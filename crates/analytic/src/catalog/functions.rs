@@ -195,6 +195,10 @@ static FUNCTIONS: &[Definition] = &[
     function("pg_relation_is_publishable", 1, &[ANY], BOOL, no),
     function("pg_is_in_recovery", 0, &[], BOOL, no),
     function("pg_is_wal_replay_paused", 0, &[], BOOL, no),
+    // As on any server that has not been a standby since its start.
+    function("pg_last_wal_receive_lsn", 0, &[], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_last_wal_replay_lsn", 0, &[], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_last_xact_replay_timestamp", 0, &[], PgType::TimestampTz, |_, _| Ok(Datum::Null)),
     function("pg_is_other_temp_schema", 1, &[OID], BOOL, no),
     function("pg_my_temp_schema", 0, &[], OID, |_, _| Ok(Datum::Oid(0))),
     function("to_regclass", 1, &[TEXT], PgType::Regclass, |a, s| {

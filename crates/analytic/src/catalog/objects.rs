@@ -45,7 +45,10 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "pg_rewrite" => rewrites(out),
         "pg_stat_user_tables" | "pg_stat_all_tables" => table_statistics(out),
         "pg_statio_user_tables" | "pg_statio_all_tables" => table_input(out),
-        "pg_stat_user_indexes" | "pg_stat_all_indexes" => index_statistics(out),
+        "pg_stat_user_indexes"
+        | "pg_stat_all_indexes"
+        | "pg_statio_user_indexes"
+        | "pg_statio_all_indexes" => index_statistics(out),
         _ => return false,
     }
     true
@@ -545,7 +548,7 @@ fn table_input(out: &mut Rows<'_>) {
     }
 }
 
-/// Nor are uses by index.
+/// Nor are uses by index, nor its pages.
 fn index_statistics(out: &mut Rows<'_>) {
     let catalog = &*out.shared.catalog.clone();
     for table in sorted_tables(catalog) {

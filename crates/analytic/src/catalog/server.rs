@@ -70,6 +70,13 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "pg_stat_ssl" => encryption(out),
         "pg_stat_gssapi" => kerberos(out),
         "pg_stat_database" => database_statistics(out),
+        "pg_stat_database_conflicts" => conflicts(out),
+        // What the server writes by itself is counted by tenant, if at all.
+        "pg_stat_bgwriter" | "pg_stat_wal" => out.add(Vec::new()),
+        // There is no archive.
+        "pg_stat_archiver" => {
+            out.add(vec![("archived_count", Datum::Int8(0)), ("failed_count", Datum::Int8(0))]);
+        }
         "pg_prepared_statements" => prepared_statements(out),
         "pg_locks" => locks(out),
         "ledger" => ledger(out, false),
@@ -358,6 +365,23 @@ fn database_statistics(out: &mut Rows<'_>) {
             ("datid", Datum::Oid(number)),
             ("datname", text(&name)),
             ("numbackends", Datum::Int4(i32::try_from(sessions).unwrap_or(i32::MAX))),
+        ]);
+    }
+}
+
+/// Queries are cancelled for what a primary server does on its standby alone.
+fn conflicts(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    for name in database_names(&context) {
+        let number = database_oid(out, &name);
+        out.add(vec![
+            ("datid", Datum::Oid(number)),
+            ("datname", text(&name)),
+            ("confl_tablespace", Datum::Int8(0)),
+            ("confl_lock", Datum::Int8(0)),
+            ("confl_snapshot", Datum::Int8(0)),
+            ("confl_bufferpin", Datum::Int8(0)),
+            ("confl_deadlock", Datum::Int8(0)),
         ]);
     }
 }
