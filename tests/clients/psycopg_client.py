@@ -269,6 +269,8 @@ def settings():
         assert shown == ("2024-01-01 05:30:00+05:30",), shown
         name = connection.execute("SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()").fetchone()
         assert name == ("round trip",), name
+        young = connection.execute("SELECT pg_postmaster_start_time() BETWEEN now() - interval '1 hour' AND now()").fetchone()
+        assert young == (True,), young
         connection.execute("SET TIME ZONE 'UTC'")
         assert connection.info.parameter_status("TimeZone") == "UTC"
         connection.rollback()

@@ -75,3 +75,16 @@ fn what_exporters_collect_has_the_rows_that_they_wait_for() {
         assert_eq!(sample.text(sql).unwrap(), expected, "{sql}");
     }
 }
+
+#[test]
+fn when_the_server_began_is_told_in_from_too() {
+    let mut sample = Sample::new();
+    for sql in [
+        "select extract(epoch from pg_postmaster_start_time())::bigint",
+        "select extract(epoch from pg_postmaster_start_time)::bigint from pg_postmaster_start_time()",
+        "select round(extract(epoch from pg_catalog.pg_conf_load_time() at time zone 'UTC'))",
+    ] {
+        // A day after 2000-01-01.
+        assert_eq!(sample.text(sql).unwrap(), "946771200\n", "{sql}");
+    }
+}

@@ -32,7 +32,7 @@ use crate::pauses::Pauses;
 use crate::placement::Placement;
 use crate::policy::ServerPolicy;
 use crate::reception::{Reception, ReceptionCounts};
-use crate::session::Sessions;
+use crate::session::{Sessions, wall_clock};
 use crate::shared::{Shared, WorkerSeat};
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::{
@@ -146,6 +146,7 @@ impl Server {
             Volumes::new(&config, VolumeCalibration::look_at_all(env, &config), governing.io.clone());
         let shared = Arc::new(Shared {
             env: env.clone(),
+            start: wall_clock(env),
             reserves,
             sessions: Sessions::new(env, &config),
             config,

@@ -78,6 +78,8 @@ impl WorkerSeat {
 /// One for each server; lives as long as any of its threads.
 pub(crate) struct Shared {
     pub(crate) env: Env,
+    /// When it began, as PostgreSQL counts time.
+    pub(crate) start: i64,
     pub(crate) config: ServerConfig,
     pub(crate) sessions: Sessions,
     pub(crate) tenants: Tenants,

@@ -195,6 +195,9 @@ static FUNCTIONS: &[Definition] = &[
     function("pg_relation_is_publishable", 1, &[ANY], BOOL, no),
     function("pg_is_in_recovery", 0, &[], BOOL, no),
     function("pg_is_wal_replay_paused", 0, &[], BOOL, no),
+    function("pg_postmaster_start_time", 0, &[], PgType::TimestampTz, server_start),
+    // What is configured is read once.
+    function("pg_conf_load_time", 0, &[], PgType::TimestampTz, server_start),
     // As on any server that has not been a standby since its start.
     function("pg_last_wal_receive_lsn", 0, &[], TEXT, |_, _| Ok(Datum::Null)),
     function("pg_last_wal_replay_lsn", 0, &[], TEXT, |_, _| Ok(Datum::Null)),
@@ -228,6 +231,9 @@ fn yes(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
 }
 fn no(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
     Ok(Datum::Bool(false))
+}
+fn server_start(_: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    Ok(Datum::TimestampTz(shared.context.server_start))
 }
 /// Uses are not counted by table and index, as `pg_stat_all_tables` and `pg_stat_all_indexes` show.
 fn not_counted(_: &[Datum], _: &Shared) -> SqlResult<Datum> {

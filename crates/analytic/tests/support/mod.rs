@@ -278,6 +278,7 @@ impl Sample {
             search_path: vec!["$user".to_owned(), "public".to_owned()],
             transaction_start: 0,
             statement_start: 0,
+            server_start: 86_400_000_000,
             format: Sample::format(self.tenant.catalog()),
             settings: vec![
                 setting("server_version", "15.0"),

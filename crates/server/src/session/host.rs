@@ -77,6 +77,9 @@ impl SessionHost for Host {
     fn now(&self) -> Nanos {
         self.shared.env.now()
     }
+    fn server_start(&self) -> i64 {
+        self.shared.start
+    }
     fn random(&self, bytes: &mut [u8]) {
         self.shared.env.entropy.fill(bytes);
     }

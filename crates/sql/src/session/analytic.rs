@@ -77,6 +77,7 @@ pub struct QueryContext {
     /// `now()`, microseconds since 2000-01-01 UTC.
     pub transaction_start: i64,
     pub statement_start: i64,
+    pub server_start: i64,
     pub format: Arc<FormatContext>,
     /// Name, value, description of every setting. None for a query that does not name what shows them, as below.
     pub settings: Vec<(String, String, String)>,

@@ -272,6 +272,10 @@ pub trait SessionHost: Send + Sync {
     fn wall_clock(&self) -> i64;
     /// Monotonic time.
     fn now(&self) -> Nanos;
+    /// When the server began, as [`SessionHost::wall_clock`] counts time; the same for as long as it runs.
+    fn server_start(&self) -> i64 {
+        0
+    }
     /// Fills with unpredictable bytes.
     fn random(&self, bytes: &mut [u8]);
     /// The sessions within reach, for a statement that shows them. They may be many: as [`SessionHost::is_to_end`] it has others have their turns.

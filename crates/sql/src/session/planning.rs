@@ -429,6 +429,7 @@ impl Session {
             search_path: settings.search_path(),
             transaction_start: self.transaction_start,
             statement_start: self.statement_start,
+            server_start: self.start.host.server_start(),
             format: Arc::clone(&self.format),
             settings: shown_settings,
             backends,
