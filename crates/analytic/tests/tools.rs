@@ -88,3 +88,29 @@ fn when_the_server_began_is_told_in_from_too() {
         assert_eq!(sample.text(sql).unwrap(), "946771200\n", "{sql}");
     }
 }
+
+/// As Atlas and JetBrains' tools look at indexes.
+#[test]
+fn columns_of_indexes_have_operator_classes_and_properties() {
+    let mut sample = Sample::new();
+    for position in [6, 7] {
+        sample.add_index("child", position);
+    }
+    let classes = "select o.opcname, o.opcdefault from pg_index x join pg_opclass o on o.oid = x.indclass[0] \
+                   where x.indrelid = 'child'::regclass order by 1";
+    let expected = "array_ops|t\nenum_ops|t\nint4_ops|t\nint8_ops|t\ntext_ops|t\nuuid_ops|t\n";
+    assert_eq!(sample.text(classes).unwrap(), expected);
+    let has = |word: &str| format!("pg_index_column_has_property('child_tag'::regclass, n, '{word}')");
+    let words = ["asc", "DESC", "nulls_first", "nulls_last", "orderable", "nonsense"].map(has).join(", ");
+    let columns = format!("select n, {words} from generate_series(1, 3) as s(n) order by n");
+    let expected = "1|t|f|f|t|t|∅\n2|f|t|t|f|t|∅\n3|∅|∅|∅|∅|∅|∅\n";
+    assert_eq!(sample.text(&columns).unwrap(), expected);
+    let methods = "select a.amname, pg_indexam_has_property(a.oid, 'can_order') from pg_am a order by 1";
+    assert_eq!(sample.text(methods).unwrap(), "btree|t\nheap|∅\n");
+    let index = "select pg_index_has_property(r, 'index_scan') from (values ('child_tag'), ('child')) as s(r)";
+    assert_eq!(sample.text(index).unwrap(), "t\n∅\n");
+    let in_from = "select c.relname, o from pg_class c \
+                   cross join pg_catalog.pg_indexam_has_property(c.relam, 'can_order') o \
+                   where c.relname = 'child_tag'";
+    assert_eq!(sample.text(in_from).unwrap(), "child_tag|t\n");
+}

@@ -6,7 +6,7 @@ use sql::system::{self, FoundRelation, SystemFunction, find_relation, system_tab
 use tenant::catalog::{Relation, Table};
 use types::{Datum, ElementType, PgType, TypeMod};
 
-use super::{access, definitions, has_privilege};
+use super::{access, definitions, has_privilege, index_properties};
 use crate::shared::Shared;
 
 type Eval = fn(&[Datum], &Shared) -> SqlResult<Datum>;
@@ -94,6 +94,9 @@ static FUNCTIONS: &[Definition] = &[
         let column = a.get(1).and_then(Datum::as_i64).unwrap_or(0) as i32;
         Ok(optional(definitions::index(&s.catalog, oid(a), column)))
     }),
+    function("pg_index_column_has_property", 3, &[ANY, INT4, TEXT], BOOL, index_properties::of_column),
+    function("pg_index_has_property", 2, &[ANY, TEXT], BOOL, index_properties::of_index),
+    function("pg_indexam_has_property", 2, &[OID, TEXT], BOOL, index_properties::of_method),
     function("pg_get_viewdef", 1, &[ANY, ANY], TEXT, |a, s| {
         let Some(oid) = relation(&a[0], s)? else { return Ok(Datum::Null) };
         Ok(optional(definitions::view(&s.catalog, &s.search_path, oid)))

@@ -11,6 +11,7 @@ mod dependencies;
 pub(crate) mod functions;
 mod grants;
 mod has_privilege;
+mod index_properties;
 mod information;
 mod keywords;
 mod made;

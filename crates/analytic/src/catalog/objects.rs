@@ -12,7 +12,7 @@ use super::definitions::{self, action_letter};
 use super::{Rows, letter, oid, oids, smallints, text};
 
 /// Oid of the access method `btree`.
-const BTREE: u32 = 403;
+pub(super) const BTREE: u32 = 403;
 /// Oid of the access method `heap`.
 const HEAP: u32 = 2;
 /// Oid of the collation `default`.

@@ -5,8 +5,16 @@ use sql::system;
 use tenant::catalog::Relation;
 use types::{Datum, PgType};
 
-use super::objects::{DEFAULT_COLLATION, row_type};
+use super::objects::{BTREE, DEFAULT_COLLATION, row_type};
 use super::{Rows, letter, oid, oids, text};
+
+/// Oids of `anyenum` and `anyarray`.
+const ANY_ENUM: u32 = 3500;
+const ANY_ARRAY: u32 = 2277;
+
+/// Operator classes of no single type.
+const OF_ENUMS: u32 = 10_000 + ANY_ENUM;
+const OF_ARRAYS: u32 = 10_000 + ANY_ARRAY;
 
 /// The collations that there are, each with its oid and its provider.
 pub(super) const COLLATIONS: [(u32, &str, u8); 3] =
@@ -42,14 +50,17 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
             }
         }
         "pg_opclass" => {
-            for ty in PgType::SCALARS.iter().copied().filter(|ty| operator_class(*ty) != 0) {
+            let ordered = PgType::SCALARS.iter().copied().filter(|ty| operator_class(*ty) != 0);
+            let scalars = ordered.map(|ty| (operator_class(ty), ty.internal_name(), ty.oid()));
+            let of_kinds = [(OF_ENUMS, "enum", ANY_ENUM), (OF_ARRAYS, "array", ANY_ARRAY)];
+            for (number, name, ty) in scalars.chain(of_kinds) {
                 out.add(vec![
-                    ("oid", Datum::Oid(operator_class(ty))),
-                    ("opcmethod", Datum::Oid(403)),
-                    ("opcname", text(format!("{}_ops", ty.internal_name()))),
+                    ("oid", Datum::Oid(number)),
+                    ("opcmethod", Datum::Oid(BTREE)),
+                    ("opcname", text(format!("{name}_ops"))),
                     ("opcnamespace", oid(tenant::catalog::PG_CATALOG)),
                     ("opcowner", oid(tenant::catalog::OWNER_ROLE)),
-                    ("opcintype", Datum::Oid(ty.oid())),
+                    ("opcintype", Datum::Oid(ty)),
                     ("opcdefault", Datum::Bool(true)),
                 ]);
             }
@@ -69,10 +80,12 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
 }
 
 /// The oid that stands for a type's btree operator class; 0 if it cannot be ordered. Made of the type's own, since nothing
-/// here depends on PostgreSQL's numbers.
+/// here depends on PostgreSQL's numbers; all enums have one, and all arrays.
 pub(super) fn operator_class(ty: PgType) -> u32 {
     match ty {
         PgType::Json | PgType::Void | PgType::Unknown => 0,
+        PgType::Enum(_) => OF_ENUMS,
+        PgType::Array(_) => OF_ARRAYS,
         ty => 10_000 + ty.oid() % 5_000,
     }
 }
