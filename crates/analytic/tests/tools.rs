@@ -114,3 +114,23 @@ fn columns_of_indexes_have_operator_classes_and_properties() {
                    where c.relname = 'child_tag'";
     assert_eq!(sample.text(in_from).unwrap(), "child_tag|t\n");
 }
+
+/// JetBrains' tools ask for the objects that have changed by the transactions that made them.
+#[test]
+fn rows_of_the_catalog_have_the_number_of_a_commit() {
+    let mut sample = Sample::new();
+    let numbered = "select n.xmin::text <> '0', age(n.xmin), c.xmin = n.xmin from pg_namespace n \
+                    join pg_class c on c.relnamespace = n.oid where c.relname = 'child'";
+    assert_eq!(sample.text(numbered).unwrap(), "t|0|t\n");
+    let changed = "select count(*) from pg_class where relname = 'child' and pg_catalog.age(xmin) \
+                   <= coalesce(nullif(greatest(pg_catalog.age('7'::varchar::xid), -1), -1), 2147483647)";
+    assert_eq!(sample.text(changed).unwrap(), "1\n");
+    let mut columns = |table: &str| {
+        let (fields, _) = sample.query(&format!("select * from {table}")).unwrap();
+        fields.iter().map(|field| field.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(columns("pg_am"), ["oid", "amname", "amhandler", "amtype"]);
+    assert!(columns("pg_replication_slots").contains(&"xmin".to_owned()), "a column of its own");
+    let counted = sample.text("select relnatts from pg_class where relname = 'pg_am'").unwrap();
+    assert_eq!(counted, "4\n");
+}

@@ -43,6 +43,8 @@ const COUNTED_AT_ONCE: usize = 64 << 10;
 pub(crate) struct Rows<'a> {
     pub(crate) shared: &'a Shared,
     table: &'static SystemTable,
+    /// `xmin` of all rows: what the statement sees was there with that commit at the latest.
+    commit: u32,
     rows: Vec<Row>,
     /// Their bytes, those that are counted and those that are not yet.
     counted: usize,
@@ -59,7 +61,8 @@ impl Drop for Rows<'_> {
 
 impl<'a> Rows<'a> {
     fn new(shared: &'a Shared, table: &'static SystemTable) -> Rows<'a> {
-        Rows { shared, table, rows: Vec::new(), counted: 0, uncounted: 0, failed: None }
+        let commit = shared.view.as_ref().map_or(0, |view| view.commit().0 as u32);
+        Rows { shared, table, commit, rows: Vec::new(), counted: 0, uncounted: 0, failed: None }
     }
 
     /// Nothing more is to be added: the rows cannot be had.
@@ -92,7 +95,8 @@ impl<'a> Rows<'a> {
             .iter()
             .zip(&self.table.not_null)
             .map(|((name, ty), not_null)| match (*name, *not_null) {
-                ("tableoid", _) => Datum::Oid(self.table.oid),
+                ("tableoid", true) => Datum::Oid(self.table.oid),
+                ("xmin", true) => Datum::Oid(self.commit),
                 (_, true) => blank(*ty),
                 (_, false) => Datum::Null,
             })

@@ -77,7 +77,7 @@ fn classes(out: &mut Rows<'_>) {
             ("relowner", oid(tenant::catalog::OWNER_ROLE)),
             ("relam", Datum::Oid(if system.kind == b'r' { HEAP } else { 0 })),
             ("relkind", letter(system.kind)),
-            ("relnatts", Datum::Int2(system.columns.len() as i16)),
+            ("relnatts", Datum::Int2(system.shown_columns() as i16)),
             ("relpersistence", letter(b'p')),
             ("relispopulated", Datum::Bool(true)),
             ("relreplident", letter(b'n')),

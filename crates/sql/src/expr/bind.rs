@@ -11,7 +11,7 @@ use super::bind_operator::{
     bind_array_comparison, bind_binary, bind_in, bind_like, bind_operator, call_named,
 };
 use super::bind_row::row_of;
-use super::bind_type::{bind_type, interval_typmod};
+use super::bind_type::{bind_cast_type, bind_type, interval_typmod};
 use super::coerce::{coerce, coerce_condition, common_type, common_typmod};
 use super::fold::{fold, outgrows};
 use super::functions::CASE_OF;
@@ -151,7 +151,7 @@ impl Binder<'_> {
             Expr::Cast { kind, expr, data_type, format: None, array: false }
                 if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
             {
-                let (ty, typmod) = bind_type(data_type, ctx)?;
+                let (ty, typmod) = bind_cast_type(data_type, ctx)?;
                 self.explicit_cast(expr, ty, typmod)
             }
             Expr::TypedString(typed) => {

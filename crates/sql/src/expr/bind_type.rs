@@ -86,6 +86,23 @@ pub fn bind_type(ty: &DataType, ctx: &BindContext<'_>) -> SqlResult<(PgType, Typ
     }
 }
 
+/// As [`bind_type`], of a cast. Numbers of transactions are shown as oids, and what is cast to their type becomes one.
+///
+/// # Errors
+/// Those of [`bind_type`].
+pub(super) fn bind_cast_type(ty: &DataType, ctx: &BindContext<'_>) -> SqlResult<(PgType, TypeMod)> {
+    if let DataType::Custom(name, modifiers) = ty
+        && modifiers.is_empty()
+    {
+        let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
+        let own = parts.strip_prefix(&["pg_catalog".to_owned()]).unwrap_or(&parts);
+        if own == ["xid"] {
+            return Ok((PgType::Oid, TypeMod::NONE));
+        }
+    }
+    bind_type(ty, ctx)
+}
+
 fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }

@@ -37,7 +37,12 @@ pub struct SystemTable {
 impl SystemTable {
     /// Columns that `*` leaves out.
     pub fn is_hidden(&self, column: &str) -> bool {
-        column == "tableoid"
+        self.kind == b'r' && matches!(column, "tableoid" | "xmin")
+    }
+
+    /// How many columns `*` has.
+    pub fn shown_columns(&self) -> usize {
+        self.columns.iter().filter(|(name, _)| !self.is_hidden(name)).count()
     }
 }
 
@@ -61,8 +66,8 @@ fn parse_table(line: &'static str) -> SystemTable {
         columns.push((name, column_type(ty.trim_end_matches('!'))));
     }
     if schema == "pg_catalog" && kind == b'r' {
-        columns.push(("tableoid", PgType::Oid));
-        not_null.push(true);
+        columns.extend([("tableoid", PgType::Oid), ("xmin", column_type("xid"))]);
+        not_null.extend([true, true]);
     }
     SystemTable { schema, name, oid, kind, columns, not_null }
 }

@@ -133,6 +133,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
         Ok(Datum::Interval(arith::age(local_now(c).div_euclid(DAY_MICROS) * DAY_MICROS, then)?))
     })
     .stable(),
+    // Of a transaction's number: there are enough of them that none grows old.
+    FunctionDef::new("age", &[ArgType::Is(PgType::Oid)], INT4, |_, _| Ok(Datum::Int4(0))).stable(),
     FunctionDef::new("timezone", &[TEXT, TIMESTAMP], TIMESTAMPTZ, |a, _| {
         let zone = zone::parse_zone(text(&a[0])?)?;
         let instant = zone::to_instant(&zone, micros(&a[1])?).ok_or_else(datetime::timestamp_out_of_range)?;
