@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "what only other tests use")]
 mod support;
 
+use base::SqlState;
 use support::Sample;
 
 #[test]
@@ -133,4 +134,14 @@ fn rows_of_the_catalog_have_the_number_of_a_commit() {
     assert!(columns("pg_replication_slots").contains(&"xmin".to_owned()), "a column of its own");
     let counted = sample.text("select relnatts from pg_class where relname = 'pg_am'").unwrap();
     assert_eq!(counted, "4\n");
+}
+
+#[test]
+fn the_size_of_a_database_is_known_in_it_alone() {
+    let mut sample = Sample::new();
+    let sizes = "select pg_database_size('postgres') > 0, pg_database_size(1::oid)";
+    assert_eq!(sample.text(sizes).unwrap(), "t|∅\n");
+    let error = sample.text("select pg_database_size('nowhere')").unwrap_err();
+    assert_eq!(error.state(), SqlState::INVALID_CATALOG_NAME);
+    assert_eq!(error.message(), "database \"nowhere\" does not exist");
 }

@@ -93,6 +93,16 @@ fn lists_of_databases_roles_and_functions() {
     assert!(privileges.contains("customer") && privileges.contains("table"), "{privileges}");
 }
 
+/// The administrator sees databases whose size is not known where they are listed.
+#[test]
+fn the_administrator_lists_all_databases_with_their_sizes() {
+    let server = Server::with_acme();
+    let mut command = psql(&server);
+    command.env("PGUSER", "admin").env("PGDATABASE", "rowhouse").args(["-c", r"\l+"]);
+    let said = check_output(&mut command);
+    assert!(said.lines().any(|line| line.starts_with(" acme ")), "{said}");
+}
+
 #[test]
 fn copy_both_ways_keeps_every_row() {
     let server = Server::with_acme();
