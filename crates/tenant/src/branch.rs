@@ -98,6 +98,22 @@ struct Side {
     gone_trees: Vec<TreeId>,
 }
 
+/// Has the tenant at its branch, or at the live pages, until it is dropped, also by a panic: others may have a turn before the transaction that panicked is
+/// ended, and what they commit is to be in the live pages.
+struct AtSide<'t> {
+    tenant: &'t mut Tenant,
+    of_branch: bool,
+}
+
+impl Drop for AtSide<'_> {
+    fn drop(&mut self) {
+        let pages = &self.tenant.pages;
+        if pages.has_branch() && pages.is_in_branch() == self.of_branch {
+            self.tenant.turn(!self.of_branch);
+        }
+    }
+}
+
 /// How far a branch has come.
 pub enum CaughtUp {
     /// It has all that others committed.
@@ -236,9 +252,8 @@ impl Tenant {
             return act(self);
         }
         self.turn(of_branch);
-        let result = act(self);
-        self.turn(!of_branch);
-        result
+        let side = AtSide { tenant: self, of_branch };
+        act(&mut *side.tenant)
     }
 
     /// Has `act` work on the state that `txn` changes.
@@ -423,17 +438,17 @@ impl Tenant {
             }
         }
         let mut copied = 0;
-        self.turn(true);
-        for ((tree, key), value) in keys.iter().zip(&values) {
-            match self.copy_one(*tree, key, value.as_deref()) {
-                Ok(()) => copied += 1,
-                Err(missing) => {
-                    fault = Some((true, missing));
-                    break;
+        self.at_side(true, |tenant| {
+            for ((tree, key), value) in keys.iter().zip(&values) {
+                match tenant.copy_one(*tree, key, value.as_deref()) {
+                    Ok(()) => copied += 1,
+                    Err(missing) => {
+                        fault = Some((true, missing));
+                        break;
+                    }
                 }
             }
-        }
-        self.turn(false);
+        });
         let branch = self.branch.as_mut().expect("as above");
         if branch.statement.is_some() {
             branch.overtaken.extend(keys.iter().take(copied).map(|(tree, _)| *tree));
@@ -479,16 +494,16 @@ impl Tenant {
         let end = if is_ahead { self.log_rest_ahead(txn, redo)? } else { self.log_poured(txn, redo)? };
         txn.ahead = None;
         let mut steps = Steps::new(give_way);
-        self.turn(true);
-        for (tree, changes) in txn.overlay.changes().trees() {
-            let mut state = self.trees.get(tree);
-            for (key, change) in changes {
-                self.apply_change(&mut state, key, change);
-                steps.take_change(change);
+        self.at_side(true, |tenant| {
+            for (tree, changes) in txn.overlay.changes().trees() {
+                let mut state = tenant.trees.get(tree);
+                for (key, change) in changes {
+                    tenant.apply_change(&mut state, key, change);
+                    steps.take_change(change);
+                }
+                tenant.trees.set(tree, TreeState { dirty: true, ..state });
             }
-            self.trees.set(tree, TreeState { dirty: true, ..state });
-        }
-        self.turn(false);
+        });
         let branch = self.branch.as_mut().expect("the transaction has a branch");
         branch.changed.extend(txn.overlay.changes().trees().into_iter().map(|(tree, _)| tree));
         txn.overlay.free(|| steps.take());

@@ -1,5 +1,7 @@
 //! Transactions whose changes go to a branch: what they and others see, what is left of them, what they cost.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::*;
 use crate::CaughtUp;
 
@@ -212,6 +214,31 @@ fn an_aborted_branch_leaves_nothing() {
     assert_eq!(fixture.tenant.memory().pages, before);
     assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
     assert_eq!(values(&fixture.replayed().rows(t)).len(), 2000);
+}
+
+/// Its call was suspended, and ended by somebody else's.
+#[test]
+fn who_has_a_turn_after_a_panic_in_a_pour_finds_the_live_pages_and_leaves_its_commit_there() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 1000);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    let update_all = |view: &mut View<'_>| {
+        let mut ids = 0..1000;
+        ids.try_for_each(|id| update(view, t, &[int(id)], vec![int(id), int(7), text("a")]).map(drop))
+    };
+    fixture.run(&mut txn, update_all).unwrap();
+    let poured = catch_unwind(AssertUnwindSafe(|| {
+        fixture.tenant.pour_giving_way(&mut txn, &mut fixture.log, &|| panic!("the test asked for a panic"))
+    }));
+    assert!(poured.is_err());
+    assert!(values(&fixture.rows(t)).iter().all(|v| *v == 0), "nobody sees what was poured");
+    fixture.insert(t, vec![int(5000), int(1), text("b")]).unwrap();
+    fixture.tenant.abort(txn);
+    let rows = values(&fixture.rows(t));
+    assert_eq!((rows.len(), rows.iter().sum::<i32>()), (1001, 1));
+    while fixture.tenant.reclaim(64).unwrap() {}
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
 }
 
 #[test]
