@@ -382,6 +382,28 @@ fn a_tenant_whose_catalog_cannot_be_read_for_a_checkpoint_takes_no_writes_until_
     assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), one(&count));
 }
 
+/// Its pages have left memory since it read them.
+#[test]
+fn a_long_transaction_whose_changes_need_a_page_that_cannot_be_read_fails_and_its_session_goes_on() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| config.workers = Some(1));
+    server.create_tenant("acme");
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
+    acme.ok("INSERT INTO t SELECT n, 'old' FROM generate_series(1, 2000) AS g(n)");
+    acme.ok("BEGIN");
+    // More than it keeps in memory: the next statement begins with that.
+    acme.ok("UPDATE t SET v = repeat('v', 1000)");
+    server.admin("rowhouse").ok("SELECT rowhouse.evict('acme')");
+    disk.data.read.store(EIO, Ordering::SeqCst);
+    let error = acme.query("SELECT 1").error.expect("what it changed cannot be put in its place");
+    assert_eq!((error.state, error.severity.as_str()), (SqlState::IO_ERROR, "ERROR"), "{}", error.message);
+    assert!(error.message.contains(&failing_file()), "{}", error.message);
+    disk.data.read.store(0, Ordering::SeqCst);
+    acme.ok("ROLLBACK");
+    assert_eq!(acme.ok("SELECT count(*) FROM t WHERE v = 'old'"), one("2000"));
+}
+
 /// Its redo would be kept for ever, and the log of all with it.
 #[test]
 fn a_tenant_whose_checkpoint_panicked_is_reopened_and_has_checkpoints_again() {

@@ -471,7 +471,8 @@ impl Tenant {
     /// the log should be durable before much more is changed: nothing else keeps its memory small. What is poured can be taken
     /// back with the whole transaction only. To be called in the turn of the changes.
     ///
-    /// Errors: 53100 and 58030 when the log takes no more; the transaction has then to be aborted.
+    /// Errors: 53100 and 58030 when the log takes no more, XX001 and 58030 for a page that left memory since it was read and cannot be read again; the
+    /// transaction has then to be aborted.
     pub fn pour(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
         self.pour_giving_way(txn, redo, &|| {})
     }
@@ -498,12 +499,13 @@ impl Tenant {
             for (tree, changes) in txn.overlay.changes().trees() {
                 let mut state = tenant.trees.get(tree);
                 for (key, change) in changes {
-                    tenant.apply_change(&mut state, key, change);
+                    tenant.apply_or_fail(&mut state, key, change)?;
                     steps.take_change(change);
                 }
                 tenant.trees.set(tree, TreeState { dirty: true, ..state });
             }
-        });
+            Ok::<_, SqlError>(())
+        })?;
         let branch = self.branch.as_mut().expect("the transaction has a branch");
         branch.changed.extend(txn.overlay.changes().trees().into_iter().map(|(tree, _)| tree));
         txn.overlay.free(|| steps.take());

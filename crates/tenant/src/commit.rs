@@ -452,18 +452,57 @@ impl Tenant {
         }
     }
 
-    /// Makes a change that missed a page, reading all that it misses.
+    /// As [`Tenant::apply_change`] for who can stop.
+    ///
+    /// Errors: XX001 for a damaged page, 58030 for one that cannot be read; what the change was to is of no use then.
+    #[inline]
+    pub(crate) fn apply_or_fail(
+        &mut self,
+        state: &mut TreeState,
+        key: &[u8],
+        change: &Change,
+    ) -> Result<(), SqlError> {
+        let Err(fault) = self.try_change(state, key, change) else { return Ok(()) };
+        let read = self.try_reading(fault, &mut |tenant| tenant.try_change(state, key, change));
+        read.map_err(|error| SqlError::new(error.state(), error.to_string()))
+    }
+
+    #[inline]
+    fn try_change(&mut self, state: &mut TreeState, key: &[u8], change: &Change) -> Result<(), PageFault> {
+        match change {
+            Change::Put(value) => self.try_put(state, key, value),
+            Change::Delete => self.try_remove(state, key),
+        }
+    }
+
+    /// Makes a change that missed a page while a commit is being applied, which cannot stop, reading all that it misses.
     #[cold]
     fn change_reading(
         &mut self,
-        mut fault: PageFault,
+        fault: PageFault,
         change: &mut dyn FnMut(&mut Tenant) -> Result<(), PageFault>,
     ) {
+        if let Err(error) = self.try_reading(fault, change) {
+            panic!("tenant {}: {error}", self.id);
+        }
+    }
+
+    /// Makes a change that missed a page, reading all that it misses. It makes room for the first page that it misses and not for the others: pages just read
+    /// would be the first to go, and the change needs them all.
+    ///
+    /// # Errors
+    /// A page is damaged or cannot be read.
+    #[cold]
+    fn try_reading(
+        &mut self,
+        mut fault: PageFault,
+        change: &mut dyn FnMut(&mut Tenant) -> Result<(), PageFault>,
+    ) -> Result<(), OpenError> {
         // The pages of a long value are gone through once, and not from the first one again at each of them.
         let reads_itself = !self.in_turn;
         let mut makes_room = true;
         loop {
-            self.load_now(fault, std::mem::take(&mut makes_room));
+            self.read_now(fault, std::mem::take(&mut makes_room))?;
             if reads_itself {
                 self.set_turn_reads(u32::MAX);
             }
@@ -472,7 +511,7 @@ impl Tenant {
                 self.set_turn_reads(0);
             }
             match outcome {
-                Ok(()) => return,
+                Ok(()) => return Ok(()),
                 Err(next) => fault = next,
             }
         }
@@ -491,17 +530,7 @@ impl Tenant {
         self.trees.set(tree, TreeState { dirty: true, ..state });
     }
 
-    /// Brings a missing page in while a commit is being applied, which cannot stop. The caller has no page borrowed. It makes room
-    /// for the first page that a change misses and not for the others: pages just read would be the first to go, and the
-    /// change needs them all.
-    #[cold]
-    fn load_now(&mut self, fault: PageFault, makes_room: bool) {
-        if let Err(error) = self.read_now(fault, makes_room) {
-            panic!("tenant {}: {error}", self.id);
-        }
-    }
-
-    /// As [`Tenant::load_now`] for who can stop.
+    /// Brings a missing page in within the turn. The caller has no page borrowed.
     ///
     /// # Errors
     /// The page is damaged or cannot be read.
