@@ -368,6 +368,22 @@ impl Tenant {
         self.page_requests(txn, &missing)
     }
 
+    /// Pages that [`Tenant::pour`] would miss, for they left memory since `txn` read them. Have them read and ask again until there are none, or the
+    /// transaction may hold no more, then pour in the same turn. Calls `give_way` as [`Tenant::commit_giving_way`] does.
+    ///
+    /// Errors: XX001 for a damaged page.
+    pub fn pour_requests(
+        &mut self,
+        txn: &mut Txn,
+        give_way: GiveWay<'_>,
+    ) -> Result<Vec<PageRequest>, SqlError> {
+        let requests = self.commit_requests(txn, give_way)?;
+        if !requests.is_empty() {
+            self.keep_locks(txn);
+        }
+        Ok(requests)
+    }
+
     /// The pages that reaching these keys would miss first, as many as one statement may hold.
     fn missing_of(&self, changes: &Changes, steps: &mut Steps<'_>) -> Result<Vec<PageNo>, PageFault> {
         let mut missing = Vec::new();

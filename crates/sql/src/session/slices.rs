@@ -248,7 +248,8 @@ impl Session {
     /// are never taken back together.
     ///
     /// # Errors
-    /// [`Pause::Slice`] if it did, a pause for the tenant's limit of log writes, and one for each part of it that is logged before; the statement then goes on where it was.
+    /// [`Pause::Slice`] if it did, a pause for the tenant's limit of log writes, one for each part of it that is logged before, and for pages that left
+    /// memory; the statement then goes on where it was.
     pub(super) fn pour_if_much(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         let Some(open) = self.transaction.peek() else { return Ok(()) };
         let much = if open.txn.has_branch() { POUR_BYTES_MIN } else { BRANCH_BYTES_MIN };
@@ -266,7 +267,16 @@ impl Session {
         if let Some(end) = home.tenant.log_ahead(&mut open.txn, home.redo)? {
             return Err(Pause::Memory(WriterWait::Log(end)));
         }
-        Err(Pause::Slice(self.pour(home)?))
+        let host = &*self.start.host;
+        let missing = home.tenant.pour_requests(&mut open.txn, &|| host.give_way())?;
+        if !missing.is_empty() {
+            return Err(Pause::Pages(missing));
+        }
+        let end = self.pour(home)?;
+        // The next one has as many pages to hold.
+        let open = self.transaction.open().expect("as above");
+        home.tenant.release_pages(&open.txn);
+        Err(Pause::Slice(end))
     }
 
     fn pour(&mut self, home: &mut Home<'_>) -> SqlResult<Lsn> {

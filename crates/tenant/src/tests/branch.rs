@@ -216,6 +216,40 @@ fn an_aborted_branch_leaves_nothing() {
     assert_eq!(values(&fixture.replayed().rows(t)).len(), 2000);
 }
 
+#[test]
+fn what_a_pour_would_miss_is_asked_for_before_it() {
+    let mut fixture = Fixture::on_disk(3);
+    let env = fixture.world.as_ref().expect("on disk").env();
+    let t = many(&mut fixture, 1000);
+    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+    env::block_on(&env, checkpoint.run()).unwrap();
+    assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    let row = |id: i32| vec![int(id), int(7), text(&"y".repeat(300))];
+    let update_some = |view: &mut View<'_>| {
+        let mut ids = 0..200;
+        ids.try_for_each(|id| update(view, t, &[int(id)], row(id)).map(drop))
+    };
+    fixture.run_reading(&mut txn, update_some).unwrap();
+    fixture.tenant.evict_all();
+    let mut asked = 0;
+    loop {
+        let requests = fixture.tenant.pour_requests(&mut txn, &|| {}).unwrap();
+        if requests.is_empty() {
+            break;
+        }
+        asked += requests.len();
+        requests.into_iter().for_each(|request| fixture.read(request));
+    }
+    assert!(asked > 5, "{asked} pages");
+    let reads = fixture.tenant.page_tally().reads;
+    fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+    assert_eq!(fixture.tenant.page_tally().reads, reads, "nothing is read within it");
+    fixture.commit(txn).unwrap();
+    assert_eq!(values(&fixture.rows(t)).iter().filter(|v| **v == 7).count(), 200);
+}
+
 /// Its call was suspended, and ended by somebody else's.
 #[test]
 fn who_has_a_turn_after_a_panic_in_a_pour_finds_the_live_pages_and_leaves_its_commit_there() {
