@@ -160,6 +160,7 @@ impl Checkpoint {
     /// Writes changed pages, changed map nodes and the free set, and syncs them. Yields after every 256 KiB. After
     /// `Err` the old root stands; a full disk may be tried again with a new checkpoint, after a failed sync the
     /// file takes no more checkpoints until it is reopened, as after a panic, behind which nothing is in flight.
+    /// With [`FileError::Gone`] it ends where it is once the map is gone, for its root would not be published.
     ///
     /// Dropping this future half-way closes the file for checkpoints, because its writes go on.
     pub async fn write(&mut self) -> Result<(), FileError> {
@@ -168,7 +169,8 @@ impl Checkpoint {
         let snapshot = self.snapshot.clone().expect("held since `begin`");
         let behind = self.left_behind.take().expect("written once");
         self.left = behind.take_in(&mut self.slots).await;
-        let mut writer = SlotWriter::new(&self.reader, &mut self.slots, self.rate, self.hurry.clone());
+        let mut writer =
+            SlotWriter::new(&self.reader, &mut self.slots, &snapshot.shared, self.rate, self.hurry.clone());
         let tenant = self.reader.tenant;
         let others = unwritten_of_others(&snapshot, &self.of_snapshots, &self.of_branch.versions).await;
         let written = write_root(&mut writer, &snapshot, others, tenant, &mut self.counts);

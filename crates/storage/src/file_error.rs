@@ -27,7 +27,8 @@ pub enum FileError {
     Full { file: PathBuf },
     /// An earlier checkpoint was dropped half-way or failed while it changed the root: reopen the file.
     Closed { file: PathBuf },
-    /// A snapshot's map is gone, and what it would read may be written over: nothing is damaged, read it from a new snapshot.
+    /// A snapshot's map is gone, and what it would read may be written over: nothing is damaged, read it from a new snapshot. Of a
+    /// checkpoint: nobody wants it any more.
     Gone { file: PathBuf },
 }
 
@@ -68,7 +69,7 @@ impl fmt::Display for FileError {
                 write!(f, "{}: an earlier checkpoint failed; the file must be reopened", file.display())
             }
             FileError::Gone { file } => {
-                write!(f, "{}: the file was closed while an older state of it was read", file.display())
+                write!(f, "{}: the file was closed while an older state of it was in use", file.display())
             }
         }
     }

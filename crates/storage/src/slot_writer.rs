@@ -12,7 +12,7 @@ use crate::checkpoint::Hurry;
 use crate::file_error::{FileError, is_full_disk};
 use crate::file_reader::{FileReader, offset_of};
 use crate::slots::{FileFull, Slots};
-use crate::version::Location;
+use crate::version::{Location, MapShared};
 use crate::yield_now::yield_now;
 
 /// Pages of one write at most, and pages between two yields: 256 KiB, about 60 microseconds of copying and checksums.
@@ -28,6 +28,8 @@ const WRITES_MAX: usize = 64;
 pub(crate) struct SlotWriter<'a> {
     reader: &'a FileReader,
     pub(crate) slots: &'a mut Slots,
+    /// Whose pages they are.
+    of: &'a MapShared,
     batch: IoBuf,
     batch_first: SlotNo,
     batch_pages: usize,
@@ -48,6 +50,7 @@ impl<'a> SlotWriter<'a> {
     pub(crate) fn new(
         reader: &'a FileReader,
         slots: &'a mut Slots,
+        of: &'a MapShared,
         rate: Option<ByteCount>,
         hurry: Hurry,
     ) -> SlotWriter<'a> {
@@ -55,6 +58,7 @@ impl<'a> SlotWriter<'a> {
         SlotWriter {
             reader,
             slots,
+            of,
             batch: IoBuf::empty(),
             batch_first: SlotNo(0),
             batch_pages: 0,
@@ -93,6 +97,10 @@ impl<'a> SlotWriter<'a> {
             self.submit().await?;
         }
         if self.since_yield == BATCH_PAGES {
+            if self.of.is_closed() {
+                // No root will have what is written, and whoever opens the file anew waits for the end.
+                return Err(FileError::Gone { file: self.reader.path.clone() });
+            }
             self.breathe().await;
         }
         if self.batch_pages == 0 {

@@ -12,6 +12,7 @@ use rand::{Rng, SeedableRng};
 use super::crash::change_some;
 use super::fixture::*;
 use super::journal_disk::JournalFile;
+use crate::{FileError, PageMap};
 
 #[test]
 fn a_file_survives_power_cut_after_power_cut() {
@@ -118,6 +119,32 @@ fn a_checkpoint_that_somebody_waits_for_is_not_spread() {
     };
     assert!(took(false) >= Nanos::from_secs(2));
     assert!(took(true) < Nanos::from_secs(1));
+}
+
+/// The file is to be opened anew, and waits for that.
+#[test]
+fn a_checkpoint_of_a_map_that_is_gone_is_not_written_to_its_end() {
+    let world = World::new(1);
+    world.env().disk.create_dir_all(Path::new(PATH).parent().expect("a directory")).expect("made");
+    let mut store = Store::create_in(world.env(), JournalFile::default());
+    store.checkpoint();
+    for value in 0..256 {
+        store.allocate(value);
+    }
+    let mut checkpoint = store.begin();
+    // Two MiB of pages.
+    checkpoint.spread(ByteCount::from_mib(1));
+    store.map = PageMap::new_empty();
+    let began = store.env.now();
+    let error = block_on(&store.env, checkpoint.run()).expect_err("nobody wants it");
+    assert!(matches!(error, FileError::Gone { .. }), "{error}");
+    assert!(store.env.now() - began < Nanos::from_secs(1));
+    drop(checkpoint);
+    let durable = std::mem::take(&mut store.durable);
+    drop(store);
+    let mut store = Store::open_in(world.env(), JournalFile::default(), durable).expect("its root stands");
+    store.verify();
+    store.check();
 }
 
 #[test]
