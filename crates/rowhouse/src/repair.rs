@@ -25,7 +25,8 @@ pub(crate) struct Args {
     /// The tenant's name, or its id
     #[arg(long, value_name = "NAME")]
     tenant: String,
-    /// An index to drop, spelled as `verify` does; repeatable. Of a unique constraint, the constraint goes with it.
+    /// An index to drop, spelled as `verify` does, also where it was renamed or dropped since the file was last written;
+    /// repeatable. Of a unique constraint, the constraint goes with it.
     /// Without one, only pages that nothing refers to are given back.
     #[arg(long, value_name = "SCHEMA.INDEX")]
     drop_index: Vec<String>,
@@ -104,6 +105,9 @@ fn print(repaired: &Repaired) {
         for also in &index.also_dropped {
             println!("  and with it {also}");
         }
+    }
+    for index in &repaired.gone_since {
+        println!("index {index} was dropped already, by what the redo log has");
     }
     println!("{} page(s) given back, commit {}", repaired.pages_released, repaired.commit);
     for defect in &repaired.defects {

@@ -37,6 +37,8 @@ const REPLAY_MEMORY: ByteCount = ByteCount::from_mib(if cfg!(test) { 1 } else { 
 #[derive(Clone, Debug, Default)]
 pub struct Repaired {
     pub dropped: Vec<DroppedIndex>,
+    /// Indexes that were to be dropped and that the redo log drops by itself, by the names that the root before it has.
+    pub gone_since: Vec<String>,
     /// Pages given back, of the dropped indexes and of trees that nothing refers to.
     pub pages_released: u64,
     /// What is still damaged, each a sentence that names the place. While there is any, pages that only a damaged page
@@ -115,6 +117,9 @@ impl RedoSink for NoLog {
 /// tree owns, and writes a new root that also holds all of `redo`. Blocks. After `Ok` it survives power loss; after `Err`
 /// the tenant is as it was, but for [`RepairError::InDoubt`].
 ///
+/// An index is called by the name that the file's root has, as [`crate::verify`] does: the redo log may have renamed or dropped it since. One that
+/// was made since has the name that the log gives it.
+///
 /// An index that enforces a unique constraint takes the constraint with it. Foreign keys that need it are an error, or go
 /// too with [`Behavior::Cascade`].
 pub fn repair(
@@ -153,24 +158,35 @@ pub(crate) async fn repair_file(
     // Without the changes of an index that is given up, which the catalog has until the end, it may be no root.
     tenant.keep_replay_branch();
     let mut gone: Vec<TreeState> = Vec::new();
+    // By its oid: its name may be another one's by the end of the log.
+    let mut of_root: Vec<Option<Oid>> = Vec::with_capacity(indexes.len());
     for name in indexes {
         // An index made since the root is in no page yet.
-        if let Ok((table, index)) = find(&tenant.catalog, name) {
-            refuse_primary(name, &table, &index)?;
+        let found = find(&tenant.catalog, name).ok();
+        if let Some((table, index)) = &found {
+            refuse_primary(name, table, index)?;
             tenant.given_up.insert(index.tree);
             gone.extend(tenant.trees.remove(index.tree));
         }
+        of_root.push(found.map(|(_, index)| index.oid));
     }
     tenant.replay(redo).await?;
     tenant.leave_replay_branch().await;
     share.set_max(None);
     let mut repaired = Repaired::default();
-    for name in indexes {
-        let (table, index) = find(&tenant.catalog, name)?;
+    for (name, of_root) in indexes.iter().zip(of_root) {
+        let found = match of_root {
+            Some(oid) => find_by_oid(&tenant.catalog, oid),
+            None => Some(find(&tenant.catalog, name)?),
+        };
+        let Some((table, index)) = found else {
+            repaired.gone_since.push(name.clone());
+            continue;
+        };
         refuse_primary(name, &table, &index)?;
         let also_dropped = tenant.drop_damaged(&table, &index, behavior).await?;
         repaired.dropped.push(DroppedIndex {
-            name: name.clone(),
+            name: qualified(&tenant.catalog, table.schema, &index.name),
             table: qualified(&tenant.catalog, table.schema, &table.name),
             constraint: index.constraint.is_some(),
             also_dropped,
@@ -207,6 +223,10 @@ fn find(catalog: &Catalog, name: &str) -> Result<(Arc<Table>, Index), SqlError> 
             Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, what))
         }
     }
+}
+
+fn find_by_oid(catalog: &Catalog, oid: Oid) -> Option<(Arc<Table>, Index)> {
+    catalog.tables().find_map(|table| Some((Arc::clone(table), table.index(oid)?.clone())))
 }
 
 fn refuse_primary(name: &str, table: &Table, index: &Index) -> Result<(), SqlError> {

@@ -204,6 +204,49 @@ fn what_is_no_index_of_its_own_is_not_dropped() {
     assert_eq!(bytes_of(&env), before, "a refused repair changes nothing");
 }
 
+/// The check names it as the root does, and the redo log changes it before it is renamed or dropped.
+#[test]
+fn an_index_that_the_log_renames_or_drops_is_repaired_by_the_name_of_the_root() {
+    for is_dropped in [false, true] {
+        let world = World::new(14);
+        let (t, rows) = worn(&world, 5);
+        let env = world.env();
+        block_on(&env, async {
+            let mut server = open(&env).await;
+            let index = server.tenant.catalog().table(t).unwrap().indexes[1].oid;
+            let changed = server.auto(|view| {
+                let mut ddl = view.ddl()?;
+                match is_dropped {
+                    true => ddl.drop_index(index, Behavior::Restrict).map(drop),
+                    false => ddl.rename_relation(index, "another"),
+                }
+            });
+            changed.await.unwrap();
+            flush(&mut server).await;
+        });
+        let worn_file = bytes_of(&env);
+        let mut saved = 0;
+        for slot in 2..worn_file.len() / PAGE_SIZE {
+            world.flip_bit(Path::new(DATA), (slot * PAGE_SIZE + 1234) as u64, 3);
+            let (_, trees) = verify(&env, Path::new(DATA), TENANT, &mut |_, _| {}).unwrap();
+            if trees.defects.iter().any(|defect| defect.starts_with("index public.t_v_idx")) {
+                let report = repaired(&env, INDEX).unwrap_or_else(|error| panic!("slot {slot}: {error}"));
+                let dropped: Vec<_> = report.dropped.iter().map(|index| index.name.as_str()).collect();
+                match is_dropped {
+                    true => assert!(dropped.is_empty() && report.gone_since == [INDEX], "{report:?}"),
+                    false => assert!(dropped == ["public.another"] && report.gone_since.is_empty()),
+                }
+                let (file, trees) = verify(&env, Path::new(DATA), TENANT, &mut |_, _| {}).unwrap();
+                assert!(file.is_clean() && trees.defects.is_empty(), "slot {slot}: {file:?} {trees:?}");
+                assert_eq!((trees.rows, trees.index_entries, trees.orphans), (rows.len() as u64, 0, 0));
+                saved += 1;
+            }
+            restore(&env, &worn_file);
+        }
+        assert!(saved > 1, "{saved} slots are the index's");
+    }
+}
+
 #[test]
 fn a_unique_constraint_goes_with_its_index_and_foreign_keys_only_if_told_so() {
     let world = World::new(11);
