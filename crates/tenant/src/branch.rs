@@ -606,6 +606,22 @@ impl Tenant {
         txn.branched = false;
     }
 
+    /// A tree of the live pages was given up while another transaction has the branch, which has the tree as it was when the branch began: what a statement
+    /// keeps for its next run ([`crate::kept`]) outlives the right to change the catalog. In the place of the live pages it would be nobody's.
+    pub(crate) fn give_up_in_branch(&mut self, tree: TreeId) {
+        if self.pages.is_in_branch() {
+            return;
+        }
+        if let Some(branch) = &mut self.branch
+            && let Some(state) = branch.other.trees.remove(tree)
+        {
+            branch.other.gone_trees.push(tree);
+            if state.root.0.is_some() {
+                branch.other.garbage.push((tree, state));
+            }
+        }
+    }
+
     /// The statement that begins now reads the branch as it is now, until [`Tenant::end_statement`]. Pour and catch up before, in
     /// the same turn.
     pub fn begin_statement(&mut self, txn: &Txn) {

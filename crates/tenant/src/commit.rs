@@ -562,6 +562,7 @@ impl Tenant {
         self.gone_trees.push(tree);
         let state = self.trees.remove(tree).filter(|state| state.root.0.is_some());
         self.garbage.extend(state.map(|state| (tree, state)));
+        self.give_up_in_branch(tree);
         state.is_some()
     }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::catalog::IndexColumn;
 use crate::ddl::{Behavior, NewIndex};
 use crate::interrupt::Step;
+use crate::locks::{TableLock, WaitPolicy};
 
 fn many(fixture: &mut Fixture, rows: i32) -> Oid {
     let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4), ("s", PgType::Text)], 1);
@@ -178,6 +179,40 @@ fn a_duplicate_is_found_wherever_it_lies_and_nothing_is_left() {
     while fixture.tenant.reclaim(1000).unwrap() {}
     assert!(fixture.tenant.memory().pages.0 <= pages.0 + (64 << 10), "its trees are gone");
     assert_eq!(fixture.table(t).indexes.len(), 1);
+}
+
+#[test]
+fn a_build_that_is_given_up_beside_anothers_branch_leaves_nothing() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 6000);
+    let other = fixture.create("other", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let used = fixture.tenant.space_used().data;
+    let mut long = fixture.begin(1, Isolation::ReadCommitted);
+    let read = |view: &mut View<'_>| view.lock_table(other, TableLock::AccessShare, WaitPolicy::Wait);
+    fixture.run(&mut long, read).unwrap();
+    let mut alters = fixture.begin(2, Isolation::ReadCommitted);
+    let alter = |view: &mut View<'_>| {
+        let mut ddl = view.ddl()?;
+        ddl.create_index(t, index_on(1, true))?;
+        ddl.view().lock_table(other, TableLock::AccessExclusive, WaitPolicy::Wait)
+    };
+    let wait = wait_of(fixture.run(&mut alters, alter));
+    assert!(alters.keeps_work());
+    // It gives back the right to change the catalog, and not what it has built.
+    fixture.tenant.begin_branch(&mut long).unwrap();
+    assert!(wait.is_over());
+    fixture.tenant.cancel_wait(&mut alters);
+    fixture.tenant.abort(alters);
+    let insert = |view: &mut View<'_>| {
+        let table = view.table(other)?;
+        view.insert(&table, &[int(1), int(1)]).map(drop)
+    };
+    fixture.run(&mut long, insert).unwrap();
+    fixture.commit(long).unwrap();
+    while fixture.tenant.reclaim(64).unwrap() {}
+    let report = fixture.tenant.check();
+    assert_eq!((report.defects, report.orphans), (Vec::new(), 0));
+    assert!(fixture.tenant.space_used().data.0 <= used.0 + (32 << 10), "the index took more");
 }
 
 #[test]
