@@ -71,6 +71,28 @@ fn what_writes_under_a_tenants_limits_is_cancelled_and_is_no_hindrance_to_its_en
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
+/// A piece of it is read in half a minute.
+#[test]
+fn a_copy_of_a_tenant_that_its_limits_hold_is_cancelled_at_once() {
+    let (server, mut acme) = with_tenant(ByteCount::from_mib(64));
+    fill(&mut acme, 200);
+    let mut admin = server.admin("rowhouse");
+    admin.ok("SELECT rowhouse.evict('acme')");
+    admin.ok("ALTER TENANT acme SET (iops_max = 1)");
+    admin.ok("SET statement_timeout = '300ms'");
+    let begun = Instant::now();
+    let copy = "CREATE TENANT copy FROM TEMPLATE acme";
+    assert_eq!(admin.fails(copy), SqlState::QUERY_CANCELED);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // Nothing is left of it.
+    assert_eq!(admin.fails("DROP TENANT copy"), SqlState::INVALID_CATALOG_NAME);
+    admin.ok("SET statement_timeout = 0");
+    admin.ok("ALTER TENANT acme RESET (iops_max)");
+    admin.ok(copy);
+    let mut copy = server.connect("copy", "acme", "pw").unwrap();
+    assert_eq!(copy.ok("SELECT count(*) FROM t"), [[Some("200".to_owned())]]);
+}
+
 /// What was asked for is read although nobody waits for it any more, and before what is asked for next.
 #[test]
 fn reads_that_cancelled_statements_leave_are_bounded() {

@@ -3,15 +3,17 @@
 //! A task of the new tenant at its home takes the pieces, checks every slot, makes it the new tenant's and writes it. It
 //! owns the clean-up too: whoever began it may go away at any time.
 
+use std::convert::Infallible;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::limits::PAGE_SIZE;
 use base::{ByteCount, SqlError, SqlResult, SqlState, TenantId};
 use env::IoBuf;
 use futures::SinkExt;
 use futures::channel::{mpsc, oneshot};
+use futures::future::{Either, select};
 use futures::stream::StreamExt;
 use governor::{OptionError, PromiseOptions};
 use storage::{Corrupt, IMAGE_HEAD_LEN, ImageFile, ImageReader};
@@ -37,12 +39,16 @@ const SOURCE: &str = "backup";
 /// A tenant being made. Dropped before its end, what was made is removed.
 pub(crate) struct Restoring {
     outcome: oneshot::Receiver<SqlResult<()>>,
-    cancelled: Arc<AtomicBool>,
+    /// While it is there somebody wants the tenant.
+    wanted: Option<oneshot::Sender<Infallible>>,
     /// Where a client's data goes, until their end.
     to: Option<mpsc::Sender<Sent>>,
     /// Data that make no piece yet.
     gathered: Vec<u8>,
 }
+
+/// Ends when nobody wants the tenant any more.
+type GivenUp = oneshot::Receiver<Infallible>;
 
 /// What a client sent.
 enum Sent {
@@ -57,10 +63,14 @@ enum Source {
 }
 
 impl Source {
-    /// The next piece; `None` at the image's end, which may be early.
-    async fn next(&mut self) -> SqlResult<Option<IoBuf>> {
+    /// The next piece; `None` at the image's end, which may be early. Not waited for once the tenant is given up: a template that is being opened,
+    /// or that its own limits hold, may take minutes for one.
+    async fn next(&mut self, given_up: &mut GivenUp) -> SqlResult<Option<IoBuf>> {
         match self {
-            Source::Template(pieces) => pieces.next().await,
+            Source::Template(pieces) => match select(pin!(pieces.next()), given_up).await {
+                Either::Left((piece, _)) => piece,
+                Either::Right(_) => Err(abandoned()),
+            },
             Source::Client(from) => match from.next().await {
                 Some(Sent::Piece(piece)) => Ok(Some(piece)),
                 Some(Sent::End) => Ok(None),
@@ -72,12 +82,6 @@ impl Source {
 
 fn abandoned() -> SqlError {
     SqlError::new(SqlState::QUERY_CANCELED, "making the tenant was given up")
-}
-
-impl Drop for Restoring {
-    fn drop(&mut self) {
-        self.cancelled.store(true, Ordering::Release);
-    }
 }
 
 impl Restoring {
@@ -131,7 +135,7 @@ impl Restoring {
     /// # Errors
     /// The tenant was not made.
     pub(crate) async fn give_up(mut self) -> SqlResult<()> {
-        self.cancelled.store(true, Ordering::Release);
+        drop(self.wanted.take());
         self.to = None;
         self.outcome().await
     }
@@ -194,10 +198,10 @@ fn start(
     let home = placement::found(shared, id, &volume, &row.promise)?;
     let at_home = home.clone();
     let (tell, outcome) = oneshot::channel();
-    let cancelled = Arc::new(AtomicBool::new(false));
-    let (task_shared, task_cancelled) = (shared.clone(), cancelled.clone());
+    let (wanted, given_up) = oneshot::channel();
+    let task_shared = shared.clone();
     let task = async move {
-        let making = Making { shared: task_shared.clone(), home, source, cancelled: task_cancelled };
+        let making = Making { shared: task_shared.clone(), home, source, given_up };
         let made = making.run(new).await;
         if let Err(error) = &made {
             tracing::info!(tenant = id.0, %error, "a tenant was not made of an image");
@@ -207,7 +211,7 @@ fn start(
         let _ = tell.send(made);
     };
     at_home.spawn(task).detach();
-    Ok(Restoring { outcome, cancelled, to, gathered: Vec::new() })
+    Ok(Restoring { outcome, wanted: Some(wanted), to, gathered: Vec::new() })
 }
 
 /// The task that makes the tenant.
@@ -215,12 +219,12 @@ struct Making {
     shared: Arc<Shared>,
     home: Arc<Home>,
     source: Source,
-    cancelled: Arc<AtomicBool>,
+    given_up: GivenUp,
 }
 
 impl Making {
     async fn run(mut self, new: NewTenant) -> SqlResult<()> {
-        let first = self.source.next().await?.unwrap_or_else(IoBuf::empty);
+        let first = self.source.next(&mut self.given_up).await?.unwrap_or_else(IoBuf::empty);
         let image = Image::begin(&first, self.home.id())?;
         let name = new.name.unwrap_or_else(|| image.description.name.clone());
         let shared = self.shared.clone();
@@ -265,14 +269,14 @@ impl Making {
             if let Err(error) = image.take(&mut file, piece).await {
                 break Err(failed(error));
             }
-            if self.cancelled.load(Ordering::Acquire) {
+            if self.given_up.try_recv().is_err() {
                 break Err(abandoned());
             }
             if let Err(full) = self.home.check_space() {
                 break Err(full);
             }
             yield_now().await;
-            match self.source.next().await {
+            match self.source.next(&mut self.given_up).await {
                 Ok(Some(next)) => piece = next,
                 Ok(None) => break image.finish().map_err(failed),
                 Err(error) => break Err(error),
