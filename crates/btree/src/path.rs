@@ -4,11 +4,11 @@ use base::{PageNo, prefetch};
 use smallvec::SmallVec;
 use storage::{PageBytes, PageFault, ReadPages, WritePages};
 
-use crate::node::{HEADER_LEN, Node, SLOT_LEN};
+use crate::node::{HEADER_LEN, Node, PREFETCHED_SLOTS, SLOT_LEN};
 
-/// Bytes that hold the header, a short prefix and the slots of 27 rows: a full leaf of rows of 300 bytes. Asked for all at
-/// once, instead of one line after the other as a binary search would come by them.
-const PREFETCH_LEN: usize = HEADER_LEN + 8 + 27 * SLOT_LEN;
+/// Bytes that hold the header, a short prefix and the first slots. Asked for all at once, instead of one line after the other as a
+/// binary search would come by them.
+const PREFETCH_LEN: usize = HEADER_LEN + 8 + PREFETCHED_SLOTS * SLOT_LEN;
 
 /// One inner node passed on the way down, and which of its children was taken.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,10 @@ fn open<P: ReadPages>(
     root: PageNo,
     parent_level: Option<u8>,
 ) -> Result<Node<'_>, PageFault> {
-    open_page(ask(pages, no)?, no, root, parent_level)
+    // A search of an inner node seldom ends among its first slots, and asks for those that it comes down to.
+    let is_inner = parent_level.is_some_and(|parent| parent > 1);
+    let page = if is_inner { pages.page(no)? } else { ask(pages, no)? };
+    open_page(page, no, root, parent_level)
 }
 
 /// The bytes of page `no`, those that a search begins with asked for from memory and none of them read.
