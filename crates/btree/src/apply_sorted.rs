@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::path::{self, Path};
 use crate::remove::remove;
 use crate::value::Value;
-use crate::{TreeRoot, split};
+use crate::{TreeRoot, split, value_ahead};
 
 /// What has been done of the changes given to [`apply_sorted`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -124,7 +124,7 @@ impl LeafHeld {
             }
             Ok(slot)
                 if is_inline
-                    && matches!(Node(page).value(slot), Value::Inline(_))
+                    && matches!(value_ahead(Node(page), slot), Value::Inline(_))
                     && NodeMut(page).overwrite_if_not_longer(slot, payload) =>
             {
                 Ok(Put::Replaced)

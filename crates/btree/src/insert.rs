@@ -4,13 +4,13 @@ use base::PageNo;
 use base::limits::{INLINE_VALUE_LEN_MAX, KEY_LEN_MAX, ROW_LEN_MAX};
 use storage::{PageFault, WritePages};
 
-use crate::TreeRoot;
 use crate::edit::{Frame, NodeMut, Payload};
 use crate::node::{CHAIN_BIT, Node, SLOT_LEN, rest_of, starts_with};
 use crate::overflow;
 use crate::path::{self, Path};
 use crate::split;
 use crate::value::Value;
+use crate::{TreeRoot, value_ahead};
 
 /// What a [`put`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +36,11 @@ pub fn put<P: WritePages>(
     let (path, leaf) = path::descend(pages, tree, |node| node.child_index(key))?;
     match leaf.search(key) {
         Err(slot) => insert_at(pages, tree, path, slot, key, value).map(|()| Put::Inserted),
-        Ok(slot) => replace_at(pages, tree, path, slot, key, value).map(|()| Put::Replaced),
+        Ok(slot) => {
+            // Written to one after the other, its lines would come so, too.
+            value_ahead(leaf, slot);
+            replace_at(pages, tree, path, slot, key, value).map(|()| Put::Replaced)
+        }
     }
 }
 

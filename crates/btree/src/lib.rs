@@ -70,7 +70,7 @@ pub fn get<'p, P: ReadPages>(
     Ok(Some(value_ahead(leaf, slot)))
 }
 
-/// The value of a leaf's slot, asked for from memory: the caller is about to decode it, line after line.
+/// The value of a leaf's slot, asked for from memory: the caller is about to decode it, or to write over it, line after line.
 #[inline]
 fn value_ahead(leaf: Node<'_>, slot: usize) -> Value<'_> {
     let value = leaf.value(slot);
