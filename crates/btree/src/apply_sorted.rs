@@ -1,4 +1,4 @@
-//! Applying many changes in key order: neighbours in the order are mostly neighbours in a leaf, so the way down is taken once
+//! Applying changes in key order: neighbours in the order are mostly neighbours in a leaf, so the way down is taken once
 //! a leaf instead of once a key.
 
 use base::PageNo;
@@ -38,21 +38,13 @@ pub fn apply_sorted<P: WritePages>(
     while let Some((key, value)) = changes.get(applied.changes) {
         let before = applied.changes.checked_sub(1).map(|i| changes[i].0);
         assert!(before.is_none_or(|before| before < *key), "keys ascend");
-        match (value, root.0) {
-            (None, _) => {
-                // It may merge the leaf with another one.
+        match value {
+            None => {
                 leaf.let_go();
                 applied.removed += u64::from(remove(pages, *root, key)?);
             }
-            (Some(value), None) => {
-                put(pages, root, key, value)?;
-                applied.inserted += 1;
-            }
-            (Some(value), Some(tree)) => {
-                if !leaf.holds(key) {
-                    leaf.find(pages, tree, key)?;
-                }
-                let put = leaf.put(pages, tree, key, value)?;
+            Some(value) => {
+                let put = leaf.put(pages, root, key, value)?;
                 applied.inserted += u64::from(put == Put::Inserted);
             }
         }
@@ -61,33 +53,54 @@ pub fn apply_sorted<P: WritePages>(
     Ok(())
 }
 
-/// The leaf that the last key went to.
+/// The leaf that the last of some keys went to that are put in their order.
 #[derive(Default)]
-struct LeafHeld {
+pub struct LeafHeld {
     path: Option<Path>,
-    /// The first key that belongs to a later leaf.
-    bound: Option<Vec<u8>>,
+    /// The first key that belongs to a later leaf, if `is_bounded`.
+    bound: Vec<u8>,
+    is_bounded: bool,
 }
 
 impl LeafHeld {
-    fn let_go(&mut self) {
+    /// Forgets the leaf. To be called before a key is removed, which may merge it with another one, and before anybody else changes the tree.
+    pub fn let_go(&mut self) {
         self.path = None;
+    }
+
+    /// As [`put`], of a key behind those that were put before. `Err` changed nothing: call it again once the page is in memory.
+    ///
+    /// Panics as [`put`] does.
+    #[inline]
+    pub fn put<P: WritePages>(
+        &mut self,
+        pages: &mut P,
+        root: &mut TreeRoot,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Put, PageFault> {
+        let Some(tree) = root.0 else { return put(pages, root, key, value) };
+        if !self.holds(key) {
+            self.find(pages, tree, key)?;
+        }
+        self.put_here(pages, tree, key, value)
     }
 
     /// Whether `key`, which is not below the one that the leaf was found for, belongs to the leaf.
     #[inline]
     fn holds(&self, key: &[u8]) -> bool {
-        self.path.is_some() && self.bound.as_deref().is_none_or(|bound| key < bound)
+        self.path.is_some() && (!self.is_bounded || key < &self.bound[..])
     }
 
     fn find<P: ReadPages>(&mut self, pages: &P, tree: PageNo, key: &[u8]) -> Result<(), PageFault> {
         self.path = None;
         let (path, _) = path::descend(pages, tree, |node| node.child_index(key))?;
-        self.bound = None;
+        self.is_bounded = false;
         for step in path.steps.iter().rev() {
             let node = Node(pages.page(step.no)?);
             if step.child < node.count() {
-                self.bound = Some(node.key(step.child));
+                node.key_into(step.child, &mut self.bound);
+                self.is_bounded = true;
                 break;
             }
         }
@@ -96,7 +109,7 @@ impl LeafHeld {
     }
 
     #[inline]
-    fn put<P: WritePages>(
+    fn put_here<P: WritePages>(
         &mut self,
         pages: &mut P,
         tree: PageNo,

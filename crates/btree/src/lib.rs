@@ -34,7 +34,7 @@ use storage::{PageFault, ReadPages};
 
 use node::Node;
 
-pub use apply_sorted::{Applied, apply_sorted};
+pub use apply_sorted::{Applied, LeafHeld, apply_sorted};
 pub use check::{TreeReport, check, check_each};
 pub use clear::{Cleared, clear};
 pub use cursor::{Cursor, Entry, Seek};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::limits::ROW_LEN_MAX;
 use base::{CommitNo, Lsn, SqlError, SqlState, TreeId};
-use btree::{Cleared, Put};
+use btree::{Cleared, LeafHeld, Put};
 use rustc_hash::FxHashSet;
 use storage::PageFault;
 
@@ -347,8 +347,17 @@ impl Tenant {
         for tree in &trees {
             let changes = txn.overlay.changes().of(*tree).expect("a changed tree has changes");
             let mut state = self.trees.get(*tree);
+            // Of one alone the leaf's bound would be asked for in vain.
+            let mut leaf = (changes.len() > 1).then(LeafHeld::default);
             for (key, change) in changes {
-                self.apply_change(&mut state, key, change);
+                match (&mut leaf, change) {
+                    (Some(leaf), Change::Put(value)) => self.put_held(&mut state, leaf, key, value),
+                    (Some(leaf), Change::Delete) => {
+                        leaf.let_go();
+                        self.remove_in(&mut state, key);
+                    }
+                    (None, change) => self.apply_change(&mut state, key, change),
+                }
                 self.note_for_branch(*tree, key);
                 if is_remembered {
                     hashes.push(hash_of(*tree, key));
@@ -443,6 +452,26 @@ impl Tenant {
     fn put_in(&mut self, state: &mut TreeState, key: &[u8], value: &[u8]) {
         if let Err(fault) = self.try_put(state, key, value) {
             self.change_reading(fault, &mut |tenant| tenant.try_put(state, key, value));
+        }
+    }
+
+    /// As [`Tenant::try_put`] of a key behind those that went to the leaf before.
+    #[inline]
+    fn try_put_held(
+        &mut self,
+        state: &mut TreeState,
+        leaf: &mut LeafHeld,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), PageFault> {
+        let put = leaf.put(&mut self.pages, &mut state.root, key, value)?;
+        state.entries += u64::from(put == Put::Inserted);
+        Ok(())
+    }
+
+    fn put_held(&mut self, state: &mut TreeState, leaf: &mut LeafHeld, key: &[u8], value: &[u8]) {
+        if let Err(fault) = self.try_put_held(state, leaf, key, value) {
+            self.change_reading(fault, &mut |tenant| tenant.try_put_held(state, leaf, key, value));
         }
     }
 
