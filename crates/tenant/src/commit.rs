@@ -333,7 +333,7 @@ impl Tenant {
         records: &[RecordChange],
         give_way: GiveWay<'_>,
     ) {
-        let (mut hashes, mut steps) = (Vec::new(), Steps::new(give_way));
+        let mut steps = Steps::new(give_way);
         let wants_history = self.history.is_wanted();
         if txn.branched {
             let changed = self.adopt_branch(txn);
@@ -344,6 +344,7 @@ impl Tenant {
         }
         let trees = self.changed_trees(txn, Stage::Live);
         let is_remembered = txn.overlay.len() <= REMEMBERED_MAX;
+        let mut hashes = Vec::with_capacity(if is_remembered { txn.overlay.len() } else { 0 });
         for tree in &trees {
             let changes = txn.overlay.changes().of(*tree).expect("a changed tree has changes");
             let mut state = self.trees.get(*tree);
