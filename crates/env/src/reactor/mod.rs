@@ -138,11 +138,13 @@ impl Reactor {
     pub fn turn_gathering(&self, wait_max: Option<Nanos>, gather: Nanos) -> io::Result<usize> {
         let inner = &*self.0;
         let mut completed = inner.completed.take();
-        let mut done = inner.fire_timers(&mut completed.wakers);
+        // One reading of the clock for all that comes before the wait.
+        let now = inner.clock.now();
+        let mut done = inner.fire_timers(|| now, &mut completed.wakers);
         let wait = if done > 0 { Wait::NOT_AT_ALL } else { Wait { at_most: wait_max, gather } };
-        let result = inner.drive(wait, &mut completed);
+        let result = inner.drive(wait, now, &mut completed);
         done += result.as_ref().copied().unwrap_or(0);
-        done += inner.fire_timers(&mut completed.wakers);
+        done += inner.fire_timers(|| inner.clock.now(), &mut completed.wakers);
         inner.completions.set(inner.completions.get() + done as u64);
         completed.wakers.drain(..).for_each(Waker::wake);
         inner.completed.replace(completed);
@@ -171,9 +173,9 @@ impl Reactor {
 }
 
 impl Inner {
-    fn fire_timers(&self, woken: &mut Vec<Waker>) -> usize {
+    fn fire_timers(&self, now: impl FnOnce() -> Nanos, woken: &mut Vec<Waker>) -> usize {
         let mut timers = self.timers.borrow_mut();
-        if timers.is_empty() { 0 } else { timers.fire(self.clock.now(), woken) }
+        if timers.is_empty() { 0 } else { timers.fire(now(), woken) }
     }
 
     /// An operation comes to the gate.
@@ -198,13 +200,12 @@ impl Inner {
     }
 
     /// Starts what the gate lets through. Returns when it wants to be asked again.
-    fn pass_gate(&self) -> Option<Nanos> {
+    fn pass_gate(&self, now: Nanos) -> Option<Nanos> {
         // Woken after every borrow is released, since waking may submit.
         let mut not_started = Vec::new();
         let until = {
             let mut gate = self.gate.borrow_mut();
             let gate = gate.as_mut()?;
-            let now = self.clock.now();
             loop {
                 let (op, ticket) = match gate.step(now) {
                     GateStep::Start(HeldIo(op), ticket) => (op, ticket),
@@ -241,14 +242,14 @@ impl Inner {
         completed.tickets.clear();
     }
 
-    fn drive(&self, mut wait: Wait, completed: &mut Completed) -> io::Result<usize> {
-        let gate_opens = self.pass_gate();
+    fn drive(&self, mut wait: Wait, now: Nanos, completed: &mut Completed) -> io::Result<usize> {
+        let gate_opens = self.pass_gate(now);
         let timer = self.timers.borrow_mut().next_deadline();
         let deadline = timer.into_iter().chain(gate_opens).min();
         if wait.at_most != Some(Nanos(0))
             && let Some(deadline) = deadline
         {
-            let left = deadline - self.clock.now();
+            let left = deadline - now;
             wait.at_most = Some(wait.at_most.map_or(left, |at_most| at_most.min(left)));
         }
         if wait.at_most != Some(Nanos(0)) && !self.waker.fall_asleep() {
