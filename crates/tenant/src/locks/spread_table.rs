@@ -3,6 +3,7 @@
 //! As with a [`super::spread_set`]: a table of a million entries that doubles moves them all, 100 MB in one turn of the worker. Beyond some thousands
 //! they are spread over small tables by their hashes, and each of these grows by itself.
 
+use std::collections::hash_map;
 use std::ops::Index;
 
 use rustc_hash::FxHashMap;
@@ -67,35 +68,72 @@ impl SpreadTable {
         self.parts.iter().flatten()
     }
 
-    /// Puts in an entry that is not there.
-    pub(super) fn insert(&mut self, tag: LockTag, entry: Entry) {
+    /// The entry of a lock; or `None`, and it has this one now. To look for it and then put it in would hash its name twice.
+    pub(super) fn get_or_insert(
+        &mut self,
+        tag: &LockTag,
+        first: impl FnOnce() -> Entry,
+    ) -> Option<&mut Entry> {
+        self.make_room();
+        let place = self.place(tag);
+        match self.parts[place].entry(tag.clone()) {
+            hash_map::Entry::Occupied(entry) => Some(entry.into_mut()),
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(first());
+                self.len += 1;
+                None
+            }
+        }
+    }
+
+    /// Sees to it that there is a table for one more.
+    fn make_room(&mut self) {
         match self.parts.len() {
             0 => self.parts.push(FxHashMap::default()),
             1 if self.len == TOGETHER_MAX => self.spread(),
             _ => {}
         }
+    }
+
+    /// Puts in an entry that is not there.
+    pub(super) fn insert(&mut self, tag: LockTag, entry: Entry) {
+        self.make_room();
         let place = self.place(&tag);
         let before = self.parts[place].insert(tag, entry);
         assert!(before.is_none(), "the lock has an entry already");
         self.len += 1;
     }
 
-    /// Takes an entry out, if it is there, and keeps no room for what a large transaction had: nobody pays for it any more.
+    /// Takes an entry out, if it is there.
     pub(super) fn remove(&mut self, tag: &LockTag) {
+        self.remove_if(tag, |_| true);
+    }
+
+    /// Takes an entry out if `is_over` says so once it has changed it; whether it did, or `None` where there is none. Keeps no room for what a large
+    /// transaction had: nobody pays for it any more.
+    pub(super) fn remove_if(
+        &mut self,
+        tag: &LockTag,
+        is_over: impl FnOnce(&mut Entry) -> bool,
+    ) -> Option<bool> {
         let place = self.place(tag);
-        if self.parts.get_mut(place).and_then(|part| part.remove(tag)).is_none() {
-            return;
+        let part = self.parts.get_mut(place)?;
+        let hash_map::Entry::Occupied(mut entry) = part.entry(tag.clone()) else { return None };
+        if !is_over(entry.get_mut()) {
+            return Some(false);
         }
+        entry.remove();
         self.len -= 1;
         let parts = self.parts.len();
         if parts > 1 && self.len < TOGETHER_MAX / 16 {
             self.gather();
-            return;
+            return Some(true);
         }
         let part = &mut self.parts[place];
         if part.capacity() > ROOM_KEPT / parts && part.len() < part.capacity() / 16 {
             part.shrink_to(2 * part.len());
         }
+        Some(true)
     }
 
     #[cold]

@@ -203,10 +203,12 @@ impl LockTable {
         {
             return acquired;
         }
-        let Some(entry) = self.entries.get_mut(tag) else {
+        let first = || {
             let mut entry = Entry::default();
-            entry.hold(session, mode, scope);
-            self.entries.insert(tag.clone(), entry);
+            entry.hold_first(session, mode, scope);
+            entry
+        };
+        let Some(entry) = self.entries.get_or_insert(tag, first) else {
             self.count(session, tag, mode, scope);
             return Acquired::Gained;
         };
@@ -341,14 +343,19 @@ impl LockTable {
 
     /// Lets go of modes held until the transaction's end.
     pub(crate) fn release(&mut self, session: SessionId, tag: &LockTag, modes: u8) {
-        let Some(entry) = self.entries.get_mut(tag) else { return };
-        if let Some(holder) = entry.holders.iter_mut().find(|h| h.session == session) {
-            holder.transaction &= !modes;
+        let mut is_awaited = false;
+        let is_over = self.entries.remove_if(tag, |entry| {
+            if let Some(holder) = entry.holders.iter_mut().find(|h| h.session == session) {
+                holder.transaction &= !modes;
+            }
+            entry.holders.retain(|h| h.modes() != 0);
+            is_awaited = !entry.queue.is_empty();
+            entry.holders.is_empty() && !is_awaited
+        });
+        if is_over != Some(false) {
+            return;
         }
-        entry.holders.retain(|h| h.modes() != 0);
-        if entry.holders.is_empty() && entry.queue.is_empty() {
-            self.entries.remove(tag);
-        } else if !entry.queue.is_empty() {
+        if is_awaited {
             self.hand_over(tag);
         } else if self.many.is_some() {
             self.hide(tag);
