@@ -48,7 +48,7 @@ pub(crate) trait Driver {
     /// Asks for an operation's early end; it completes soon, with what it has or with ECANCELED.
     fn cancel(&mut self, op: &Arc<op::Op>);
     /// Submits what is queued and collects completions into `completed`, waiting as `wait` says for the first or for a
-    /// notification. Returns the number of completions.
+    /// notification; that of a send for which nobody waits need not end the wait. Returns the number of completions.
     fn turn(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize>;
     /// What another thread uses to end a wait.
     fn notifier(&self) -> Arc<dyn Notify>;
@@ -126,8 +126,9 @@ impl Reactor {
     }
 
     /// One round: fires due timers, submits what was queued, waits for the first completion, timer or remote wake-up
-    /// at most `wait_max` (`None`: without bound, zero: not at all), and wakes the tasks concerned. Returns how many
-    /// operations and timers completed. An error is one of the ring itself, never of an operation.
+    /// at most `wait_max` (`None`: without bound, zero: not at all), and wakes the tasks concerned. The end of a send for
+    /// which nobody waits need not end the wait. Returns how many operations and timers completed. An error is one of the
+    /// ring itself, never of an operation.
     pub fn turn(&self, wait_max: Option<Nanos>) -> io::Result<usize> {
         self.turn_gathering(wait_max, Nanos(0))
     }

@@ -130,6 +130,19 @@ impl OpState {
         self.waker.take()
     }
 
+    /// Whether somebody is to be told of the end.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.waker.is_some()
+    }
+
+    /// Bytes of a send that was started for nobody to wait for it, if it is one.
+    pub(crate) fn unwatched_len(&self) -> Option<usize> {
+        match &self.request {
+            Request::Send { buf, .. } if self.unwatched => Some(buf.len()),
+            _ => None,
+        }
+    }
+
     /// Records the outcome.
     pub(crate) fn complete(&mut self, result: io::Result<usize>, completed: &mut Completed) {
         debug_assert_eq!(self.phase, Phase::Submitted);

@@ -167,6 +167,47 @@ fn what_is_sent_unwatched_leaves_little_memory_behind() {
 }
 
 #[test]
+fn a_send_that_nobody_waits_for_ends_no_wait_and_goes_on_where_the_socket_was_full() {
+    on_both(|env| {
+        let (near, far) = block_on(env, pair(env));
+        let reactor = Reactor::new(env).unwrap();
+        reactor.enter(|| {
+            let (began, limit, mut sent) = (env.now(), Nanos::from_millis(20), 100);
+            assert!(near.send_soon(&mut vec![1; sent]).unwrap());
+            reactor.turn(Some(limit)).unwrap();
+            if env.io_backend() == "io_uring" && super::uring::can_be_silent() {
+                assert!(env.now() - began >= limit, "it came back after {:?}", env.now() - began);
+            }
+            // Until the socket takes no more of what the other end does not read.
+            for _ in 0..2000 {
+                let mut more = vec![1; 32 << 10];
+                if near.send_soon(&mut more).unwrap() {
+                    sent += 32 << 10;
+                }
+                reactor.turn(Some(Nanos(0))).unwrap();
+            }
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(pin!(near.sent()).poll(&mut cx).is_pending(), "something is left");
+            let (began, mut got) = (env.now(), 0);
+            while got < sent {
+                let mut receive = pin!(far.recv(Vec::new()));
+                loop {
+                    if let Poll::Ready((len, _)) = receive.as_mut().poll(&mut cx) {
+                        let len = len.unwrap();
+                        assert!(len > 0, "it ended");
+                        got += len;
+                        break;
+                    }
+                    reactor.turn(Some(Nanos::from_millis(100))).unwrap();
+                    assert!(env.now() - began < Nanos::from_secs(60), "{got} of {sent} bytes");
+                }
+            }
+            assert_eq!(got, sent);
+        });
+    });
+}
+
+#[test]
 fn dropped_receive_loses_no_byte() {
     on_both(|env| {
         block_on(env, async {

@@ -2,7 +2,8 @@
 //! waited for.
 //!
 //! A submitted operation is known to the kernel by the raw pointer of its `Arc<Op>`; that reference is what keeps the
-//! buffers alive until its completion arrives.
+//! buffers alive until its completion arrives. A small send for which nobody waits is over when it is submitted, and has a
+//! completion only if something is left of it: the driver keeps a reference until then.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use super::buffer_ring::{self, BufferRing};
 use super::event_fd::EventFd;
-use crate::net::RECV_SPARE_MIN;
+use crate::net::{RECV_SPARE_MIN, SocketOps};
 use crate::reactor::op::{Completed, Op, OpState, Request};
 use crate::reactor::{Driver, Notify, Wait};
 
@@ -28,6 +29,12 @@ const POLL_FIRST: u16 = 1;
 const IGNORED: u64 = 0;
 /// `user_data` of the read on the wake-up descriptor. No `Arc` lives at this address.
 const WAKE: u64 = 1;
+/// In `user_data` beside the address of an operation, which is a multiple of eight: the ring tells only of its failure.
+const SILENT: u64 = 2;
+const _: () = assert!(align_of::<Op>() >= 8);
+
+/// The longest send of which the ring tells only a failure: what is longer seldom goes at once.
+const SILENT_LEN_MAX: usize = 64 << 10;
 
 /// The kernel is told a least time of waiting in whole microseconds. Told 0, it would wait for as many completions as there is room for, whatever comes.
 const GATHER_MIN: Nanos = Nanos::from_micros(1);
@@ -61,6 +68,18 @@ fn usable_ring() -> io::Result<IoUring> {
     } else {
         too_old("io_uring of this kernel cannot cancel all operations at once")
     }
+}
+
+/// Whether the kernel tells of a send that was not to wait how much it has sent, where that is not all: since 6.1, which also has the rings that
+/// [`build_ring`] tries first.
+fn tells_what_was_sent(ring: &IoUring) -> bool {
+    ring.params().is_setup_single_issuer()
+}
+
+/// Whether sends for which nobody waits end no wait here.
+#[cfg(test)]
+pub(super) fn can_be_silent() -> bool {
+    usable_ring().is_ok_and(|ring| tells_what_was_sent(&ring))
 }
 
 /// Ends all operations of a ring.
@@ -115,6 +134,10 @@ pub(super) struct UringDriver {
     in_flight: usize,
     /// For receives without a buffer of their own. Dropped after the ring, which is declared first.
     buffers: Option<BufferRing>,
+    /// Whether a send that is over when it is submitted may say nothing but its failure.
+    can_be_silent: bool,
+    /// Sends of which the ring tells only that they failed, or went in part, and the end of which was not noted yet.
+    silent: Vec<Arc<Op>>,
 }
 
 impl UringDriver {
@@ -124,6 +147,7 @@ impl UringDriver {
         let _ = ring.submitter().register_ring_fd();
         let wake = Arc::new(EventFd::new()?);
         let buffers = BufferRing::register(&ring);
+        let can_be_silent = tells_what_was_sent(&ring);
         Ok(UringDriver {
             ring,
             wake,
@@ -133,6 +157,8 @@ impl UringDriver {
             gathers: false,
             in_flight: 0,
             buffers,
+            can_be_silent,
+            silent: Vec::new(),
         })
     }
 
@@ -157,6 +183,56 @@ impl UringDriver {
             .user_data(Arc::into_raw(op.clone()) as u64);
         self.in_flight += 1;
         self.push(&entry);
+    }
+
+    /// Starts a send for which nobody waits. It is over when it is submitted, and the ring tells of it only if something is left of it or it
+    /// failed: its end would end the wait of a worker that has answered and has nothing else to do.
+    fn start_silent(&mut self, op: &Arc<Op>, state: &OpState) {
+        let Request::Send { socket, buf, .. } = &state.request else { unreachable!("a send") };
+        let entry = send_entry(socket, buf, libc::MSG_DONTWAIT)
+            .flags(squeue::Flags::SKIP_SUCCESS)
+            .user_data(silent_data(op));
+        self.silent.push(op.clone());
+        self.in_flight += 1;
+        self.push(&entry);
+    }
+
+    /// Takes back a silent send of which the ring has told.
+    fn take_silent(&mut self, user_data: u64) -> Arc<Op> {
+        let at = self.silent.iter().position(|op| silent_data(op) == user_data);
+        self.silent.swap_remove(at.expect("a silent send is kept until its end is noted"))
+    }
+
+    /// Notes the end of the silent sends that were submitted: what the ring has told of was taken out before.
+    fn end_silent(&mut self, completed: &mut Completed) -> usize {
+        if self.silent.is_empty() {
+            return 0;
+        }
+        let submission = self.ring.submission();
+        if !submission.is_empty() || submission.cq_overflow() {
+            // Something may be told yet.
+            return 0;
+        }
+        drop(submission);
+        let done = self.silent.len();
+        self.in_flight -= done;
+        for op in self.silent.drain(..) {
+            let mut state = op.lock();
+            let len = match &state.request {
+                Request::Send { buf, .. } => buf.len(),
+                _ => unreachable!("a send"),
+            };
+            state.complete(Ok(len), completed);
+        }
+        done
+    }
+
+    /// Enters the ring and takes in what is over.
+    fn go_round(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize> {
+        // Somebody may have come to wait for the end of a silent send, of which the ring does not tell.
+        let is_awaited = self.silent.iter().any(|op| op.lock().is_watched());
+        self.enter(if is_awaited { Wait::NOT_AT_ALL } else { wait })?;
+        Ok(self.collect(completed) + self.end_silent(completed))
     }
 
     /// A completion ends no wait that gathers, but the end of a timeout ends any: so one follows upon the wake-up where there are such waits.
@@ -249,8 +325,12 @@ impl UringDriver {
                 WAKE => self.wake_armed = false,
                 pointer => {
                     self.in_flight -= 1;
-                    // SAFETY: `start` made the pointer from an `Arc<Op>`, and each submission completes once.
-                    let op = unsafe { Arc::from_raw(pointer as *const Op) };
+                    let op = if pointer & SILENT == 0 {
+                        // SAFETY: `start` made the pointer from an `Arc<Op>`, and each submission completes once.
+                        unsafe { Arc::from_raw(pointer as *const Op) }
+                    } else {
+                        self.take_silent(pointer)
+                    };
                     let mut state = op.lock();
                     state.left_some = cqueue::sock_nonempty(entry.flags());
                     if let Some(id) = cqueue::buffer_select(entry.flags()) {
@@ -282,6 +362,11 @@ fn fd(raw: Option<std::os::fd::RawFd>) -> Fd {
     Fd(raw.expect("only objects of the real environment meet a real reactor"))
 }
 
+/// The `user_data` of a silent send.
+fn silent_data(op: &Arc<Op>) -> u64 {
+    Arc::as_ptr(op) as u64 | SILENT
+}
+
 fn len_u32(len: usize) -> u32 {
     // A longer transfer comes back short and is continued.
     u32::try_from(len).unwrap_or(1 << 30).min(1 << 30)
@@ -306,12 +391,7 @@ fn entry_for(request: &mut Request, can_select: bool, left_some: bool) -> squeue
             let spare = buf.spare_capacity_mut();
             opcode::Recv::new(fd(socket.raw_fd()), spare.as_mut_ptr().cast(), len_u32(spare.len())).build()
         }
-        Request::Send { socket, buf, sent } => {
-            let rest = &buf[*sent..];
-            opcode::Send::new(fd(socket.raw_fd()), rest.as_ptr(), len_u32(rest.len()))
-                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-                .build()
-        }
+        Request::Send { socket, buf, sent } => send_entry(socket, &buf[*sent..], 0),
         Request::Accept { listener, .. } => {
             opcode::PollAdd::new(fd(listener.raw_fd()), libc::POLLIN as u32).build()
         }
@@ -330,6 +410,13 @@ fn entry_for(request: &mut Request, can_select: bool, left_some: bool) -> squeue
         }
         Request::Sync { file } => opcode::Fsync::new(fd(file.raw_fd())).flags(FsyncFlags::DATASYNC).build(),
     }
+}
+
+/// A send of all these bytes: the kernel goes on when the socket has room again, unless the flags have it end there.
+fn send_entry(socket: &Arc<dyn SocketOps>, bytes: &[u8], flags: libc::c_int) -> squeue::Entry {
+    opcode::Send::new(fd(socket.raw_fd()), bytes.as_ptr(), len_u32(bytes.len()))
+        .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | flags)
+        .build()
 }
 
 /// Takes a completion's result in; the operation's outcome, or `None` to submit what is left of it.
@@ -383,7 +470,11 @@ fn progress(request: &mut Request, result: i32) -> Option<io::Result<usize>> {
 
 impl Driver for UringDriver {
     fn submit(&mut self, op: &Arc<Op>, state: &mut OpState) -> bool {
-        self.start(op, state);
+        if self.can_be_silent && state.unwatched_len().is_some_and(|len| len <= SILENT_LEN_MAX) {
+            self.start_silent(op, state);
+        } else {
+            self.start(op, state);
+        }
         false
     }
 
@@ -395,8 +486,7 @@ impl Driver for UringDriver {
     fn turn(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize> {
         self.gathers |= wait.gather >= GATHER_MIN;
         self.arm_wake();
-        self.enter(wait)?;
-        Ok(self.collect(completed))
+        self.go_round(wait, completed)
     }
 
     fn notifier(&self) -> Arc<dyn Notify> {
@@ -411,14 +501,15 @@ impl Drop for UringDriver {
         self.push(&cancel);
         let mut completed = Completed::default();
         while self.in_flight > 0 || self.wake_armed {
-            if self.enter(Wait { at_most: Some(Nanos::from_millis(100)), gather: Nanos(0) }).is_err() {
+            let before = self.in_flight;
+            let wait = Wait { at_most: Some(Nanos::from_millis(100)), gather: Nanos(0) };
+            if self.go_round(wait, &mut completed).is_err() {
                 // The ring is unusable: leak rather than free memory the kernel may still write to.
                 std::mem::forget(std::mem::take(&mut self.wake_count));
                 std::mem::forget(self.buffers.take());
+                std::mem::forget(std::mem::take(&mut self.silent));
                 break;
             }
-            let before = self.in_flight;
-            self.collect(&mut completed);
             if before == self.in_flight && self.in_flight > 0 {
                 self.push(&cancel);
             }
