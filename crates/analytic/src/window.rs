@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
     Expr, LogicalPlanBuilder, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
     WindowUDF,
 };
+use rustc_hash::FxHashSet;
 use sql::expr::{
     AggregateCall, BoundExpr, ExprKind, SortKey, bind_expr, coerce, common_type, fold_ident, resolve_unknown,
 };
@@ -592,60 +593,88 @@ pub(crate) fn row_number(partition_by: Vec<Expr>, order_by: Vec<Sort>) -> Expr {
 }
 
 /// # Errors
-/// 42P20 for a name that stands for two windows.
+/// 42P20 for a name that stands for two windows; 42704 for a window that begins with none before it.
 pub(crate) fn check_names(windows: &[ast::NamedWindowDefinition]) -> SqlResult<()> {
-    let names: Vec<String> = windows.iter().map(|window| fold_ident(&window.0)).collect();
-    match names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
-        None => Ok(()),
-        Some((_, name)) => {
-            Err(SqlError::new(SqlState::WINDOWING_ERROR, format!("window \"{name}\" is already defined")))
+    let mut names = FxHashSet::default();
+    for ast::NamedWindowDefinition(name, definition) in windows {
+        let name = fold_ident(name);
+        if names.contains(&name) {
+            let message = format!("window \"{name}\" is already defined");
+            return Err(SqlError::new(SqlState::WINDOWING_ERROR, message));
         }
+        let base = match definition {
+            ast::NamedWindowExpr::NamedWindow(base) => Some(base),
+            ast::NamedWindowExpr::WindowSpec(spec) => spec.window_name.as_ref(),
+        };
+        if let Some(base) = base.map(fold_ident)
+            && !names.contains(&base)
+        {
+            return Err(no_window(&base));
+        }
+        names.insert(name);
     }
+    Ok(())
 }
 
+fn no_window(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("window \"{name}\" does not exist"))
+}
+
+/// The window of a call. What it begins with is looked for among the windows with names, and what one of these begins with among those before it: so
+/// none leads back to itself, and each is looked at once.
 fn resolve_window(over: &ast::WindowType, place: &Place<'_>) -> SqlResult<ast::WindowSpec> {
-    let lookup = |name: &ast::Ident| -> SqlResult<ast::WindowSpec> {
-        let wanted = fold_ident(name);
-        for ast::NamedWindowDefinition(known, definition) in place.named_windows {
-            if fold_ident(known) == wanted {
-                return match definition {
-                    ast::NamedWindowExpr::WindowSpec(spec) => {
-                        resolve_window(&ast::WindowType::WindowSpec(spec.clone()), place)
-                    }
-                    ast::NamedWindowExpr::NamedWindow(other) => {
-                        resolve_window(&ast::WindowType::NamedWindow(other.clone()), place)
-                    }
-                };
-            }
+    let mut known = place.named_windows;
+    let mut specs = Vec::new();
+    let mut base = match over {
+        ast::WindowType::NamedWindow(name) => Some(name),
+        ast::WindowType::WindowSpec(spec) => {
+            specs.push(spec);
+            spec.window_name.as_ref()
         }
-        Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("window \"{wanted}\" does not exist")))
     };
-    match over {
-        ast::WindowType::NamedWindow(name) => lookup(name),
-        ast::WindowType::WindowSpec(spec) => match &spec.window_name {
-            None => Ok(spec.clone()),
-            Some(name) => {
-                let base = lookup(name)?;
-                let refuse = |what: &str, why: &str| {
-                    let message = format!("cannot {what} window \"{}\"{why}", fold_ident(name));
-                    Err(SqlError::new(SqlState::WINDOWING_ERROR, message))
-                };
-                if !spec.partition_by.is_empty() {
-                    return refuse("override PARTITION BY clause of", "");
-                }
-                if !spec.order_by.is_empty() && !base.order_by.is_empty() {
-                    return refuse("override ORDER BY clause of", "");
-                }
-                if base.window_frame.is_some() {
-                    return refuse("copy", " because it has a frame clause");
-                }
-                Ok(ast::WindowSpec {
-                    window_name: None,
-                    partition_by: base.partition_by,
-                    order_by: if spec.order_by.is_empty() { base.order_by } else { spec.order_by.clone() },
-                    window_frame: spec.window_frame.clone(),
-                })
+    while let Some(name) = base {
+        let wanted = fold_ident(name);
+        let is_wanted = |window: &ast::NamedWindowDefinition| fold_ident(&window.0) == wanted;
+        let at = known.iter().rposition(is_wanted).ok_or_else(|| no_window(&wanted))?;
+        base = match &known[at].1 {
+            ast::NamedWindowExpr::NamedWindow(other) => Some(other),
+            ast::NamedWindowExpr::WindowSpec(spec) => {
+                specs.push(spec);
+                spec.window_name.as_ref()
             }
-        },
+        };
+        known = &known[..at];
     }
+    let mut resolved = specs.pop().expect("names end at a window").clone();
+    while let Some(spec) = specs.pop() {
+        resolved = upon(spec, resolved)?;
+    }
+    Ok(resolved)
+}
+
+/// A window that begins with the name of `base`.
+///
+/// # Errors
+/// 42P20 where it may not say what it says.
+fn upon(spec: &ast::WindowSpec, base: ast::WindowSpec) -> SqlResult<ast::WindowSpec> {
+    let refuse = |what: &str, why: &str| {
+        let name = spec.window_name.as_ref().map(fold_ident).unwrap_or_default();
+        let message = format!("cannot {what} window \"{name}\"{why}");
+        Err(SqlError::new(SqlState::WINDOWING_ERROR, message))
+    };
+    if !spec.partition_by.is_empty() {
+        return refuse("override PARTITION BY clause of", "");
+    }
+    if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+        return refuse("override ORDER BY clause of", "");
+    }
+    if base.window_frame.is_some() {
+        return refuse("copy", " because it has a frame clause");
+    }
+    Ok(ast::WindowSpec {
+        window_name: None,
+        partition_by: base.partition_by,
+        order_by: if spec.order_by.is_empty() { base.order_by } else { spec.order_by.clone() },
+        window_frame: spec.window_frame.clone(),
+    })
 }

@@ -52,6 +52,11 @@ fn queries_fail_as_postgresql_does() {
     let over = |frame: &str| format!("select sum(id) over (order by id {frame}) from parent");
     let call = |call: &str| format!("select {call} over (order by id) from parent");
     let series = |bounds: &str| format!("select count(*) from generate_series({bounds}) as g, parent");
+    // Each window begins with the one before it.
+    let chain = |first: &str| {
+        let others: String = (1..=20_000).map(|n| format!(", w{n} as (w{})", n - 1)).collect();
+        format!("select sum(id) over w20000 from parent window {first}{others}")
+    };
     let step = |term: &str| format!("with recursive r(n) as (select 1 union all {term}) select n from r");
     let cases = [
         (over("rows between unbounded following and current row"), S::WINDOWING_ERROR),
@@ -86,6 +91,14 @@ fn queries_fail_as_postgresql_does() {
             "select sum(id) over (w) from parent window w as (order by id rows 1 preceding)".to_owned(),
             S::WINDOWING_ERROR,
         ),
+        ("select sum(id) over w from parent window w as (w)".to_owned(), S::UNDEFINED_OBJECT),
+        ("select sum(id) over v from parent window v as (w), w as (v)".to_owned(), S::UNDEFINED_OBJECT),
+        (
+            "select sum(id) over v from parent window v as (w), w as (order by id)".to_owned(),
+            S::UNDEFINED_OBJECT,
+        ),
+        ("select id from parent window w as (v)".to_owned(), S::UNDEFINED_OBJECT),
+        (chain("w0 as (order by id rows 1 preceding)"), S::WINDOWING_ERROR),
         (
             "select string_agg(distinct tag, ',' order by id) from child".to_owned(),
             S::INVALID_COLUMN_REFERENCE,
