@@ -31,8 +31,10 @@ use crate::value;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grouping {
     keys: Vec<BoundExpr>,
-    /// Positions in `keys`; one set for a plain GROUP BY.
+    /// Positions in `keys`, each once; one set for a plain GROUP BY.
     sets: Vec<Vec<usize>>,
+    /// Whether there will be more than one set.
+    are_several: bool,
 }
 
 /// Sets of one GROUP BY, as PostgreSQL has them at most.
@@ -40,6 +42,29 @@ const SETS_MAX: usize = 4_096;
 
 /// Expressions that they are sets of: each has a bit of a group's number.
 const SETS_KEYS_MAX: usize = 64;
+
+/// Elements of a CUBE at most, which has a set for each choice of some.
+const CUBE_MAX: usize = 12;
+const _: () = assert!(1 << CUBE_MAX <= SETS_MAX);
+
+/// How many sets an element of GROUP BY stands for.
+fn sets_of(element: &ast::Expr) -> usize {
+    match element {
+        ast::Expr::GroupingSets(sets) => sets.len(),
+        ast::Expr::Rollup(parts) => parts.len() + 1,
+        ast::Expr::Cube(parts) => 1 << parts.len().min(CUBE_MAX),
+        _ => 1,
+    }
+}
+
+/// Adds positions to a set.
+fn add(set: &mut Vec<usize>, more: &[usize]) {
+    for key in more {
+        if !set.contains(key) {
+            set.push(*key);
+        }
+    }
+}
 
 fn require_few_sets(sets: usize) -> SqlResult<()> {
     if sets <= SETS_MAX {
@@ -64,22 +89,26 @@ impl Grouping {
         }
     }
 
-    /// Combines with another element of the clause: every set of the one with every set of the other.
-    ///
     /// # Errors
-    /// 54001 for too many.
-    fn cross(&mut self, other: &[Vec<usize>]) -> SqlResult<()> {
-        require_few_sets(self.sets.len() * other.len())?;
-        let mut sets = Vec::new();
+    /// 0A000 for more expressions than several sets may be of.
+    fn require_few_keys(&self) -> SqlResult<()> {
+        if !self.are_several || self.keys.len() <= SETS_KEYS_MAX {
+            return Ok(());
+        }
+        Err(SqlError::unsupported(format!("grouping sets of more than {SETS_KEYS_MAX} expressions")))
+    }
+
+    /// Combines with another element of the clause: every set of the one with every set of the other.
+    fn cross(&mut self, other: &[Vec<usize>]) {
+        let mut sets = Vec::with_capacity(self.sets.len() * other.len());
         for a in &self.sets {
             for b in other {
                 let mut set = a.clone();
-                set.extend(b.iter().filter(|k| !a.contains(k)));
+                add(&mut set, b);
                 sets.push(set);
             }
         }
         self.sets = sets;
-        Ok(())
     }
 }
 
@@ -98,16 +127,18 @@ impl Binder<'_> {
         if exprs.is_empty() {
             return Ok(None);
         }
-        let mut grouping = Grouping { keys: Vec::new(), sets: vec![Vec::new()] };
+        // Before any of them is made: each may be long.
+        let mut sets = 1_usize;
+        for expr in exprs {
+            sets = sets.saturating_mul(sets_of(expr));
+            require_few_sets(sets)?;
+        }
+        let mut grouping = Grouping { keys: Vec::new(), sets: vec![Vec::new()], are_several: sets > 1 };
         for expr in exprs {
             let sets = self.grouping_sets(expr, items, place, &mut grouping)?;
-            grouping.cross(&sets)?;
+            grouping.cross(&sets);
         }
-        if grouping.sets.len() > 1 {
-            if grouping.keys.len() > SETS_KEYS_MAX {
-                let message = format!("grouping sets of more than {SETS_KEYS_MAX} expressions");
-                return Err(SqlError::unsupported(message));
-            }
+        if grouping.are_several {
             // Beside the rows of a batch stands the number of each set.
             self.shared.note_literal(grouping.sets.len() * size_of::<u64>());
         }
@@ -121,38 +152,46 @@ impl Binder<'_> {
         place: &Place<'_>,
         grouping: &mut Grouping,
     ) -> SqlResult<Vec<Vec<usize>>> {
+        let set = |list: &[ast::Expr], grouping: &mut Grouping| -> SqlResult<Vec<usize>> {
+            let mut set = Vec::new();
+            for e in list {
+                let key = grouping.key(self.group_key(e, items, place)?);
+                grouping.require_few_keys()?;
+                add(&mut set, &[key]);
+            }
+            Ok(set)
+        };
         let lists = |lists: &[Vec<ast::Expr>], grouping: &mut Grouping| -> SqlResult<Vec<Vec<usize>>> {
-            lists
-                .iter()
-                .map(|list| list.iter().map(|e| Ok(grouping.key(self.group_key(e, items, place)?))).collect())
-                .collect()
+            lists.iter().map(|list| set(list, grouping)).collect()
         };
         Ok(match expr {
             ast::Expr::GroupingSets(sets) => lists(sets, grouping)?,
             ast::Expr::Rollup(parts) => {
-                let parts = lists(parts, grouping)?;
-                require_few_sets(parts.len() + 1)?;
-                (0..=parts.len()).rev().map(|n| parts[..n].concat()).collect()
+                let mut sets = vec![Vec::new()];
+                let mut all = Vec::new();
+                for part in lists(parts, grouping)? {
+                    add(&mut all, &part);
+                    sets.push(all.clone());
+                }
+                sets.reverse();
+                sets
             }
             ast::Expr::Cube(parts) => {
-                let parts = lists(parts, grouping)?;
-                if parts.len() > 12 {
-                    return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, "CUBE is limited to 12 elements"));
+                if parts.len() > CUBE_MAX {
+                    let message = format!("CUBE is limited to {CUBE_MAX} elements");
+                    return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message));
                 }
-                let chosen = |mask: usize| (0..parts.len()).filter(move |i| mask & (1 << i) != 0);
-                (0..1usize << parts.len())
-                    .rev()
-                    .map(|mask| chosen(mask).flat_map(|i| parts[i].clone()).collect())
-                    .collect()
+                let parts = lists(parts, grouping)?;
+                let chosen = |mask: usize| {
+                    let mut set = Vec::new();
+                    let parts = parts.iter().enumerate().filter(|(i, _)| mask & (1 << i) != 0);
+                    parts.for_each(|(_, part)| add(&mut set, part));
+                    set
+                };
+                (0..1usize << parts.len()).rev().map(chosen).collect()
             }
-            ast::Expr::Tuple(parts) => {
-                let set = parts
-                    .iter()
-                    .map(|e| Ok(grouping.key(self.group_key(e, items, place)?)))
-                    .collect::<SqlResult<_>>()?;
-                vec![set]
-            }
-            expr => vec![vec![grouping.key(self.group_key(expr, items, place)?)]],
+            ast::Expr::Tuple(parts) => vec![set(parts, grouping)?],
+            expr => vec![set(std::slice::from_ref(expr), grouping)?],
         })
     }
 

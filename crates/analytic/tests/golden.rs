@@ -524,6 +524,10 @@ fn grouping_sets_have_postgresqls_limit() {
     let sql = "select grouping(id), count(*) from parent where id <= 2 group by rollup (id, id), grouping sets ((), ()) order by 1, 2";
     let twice = |row: &str, times: usize| row.repeat(times);
     assert_eq!(sample.text(sql), Ok(twice("0|1\n", 8) + &twice("1|2\n", 2)));
+    // However often a key is written, a set has it once.
+    let (long, more) = (vec!["id"; 20_000].join(", "), ", id".repeat(500));
+    let sql = format!("select count(*) from parent where id = 1 group by rollup (({long}){more})");
+    assert_eq!(sample.text(&sql), Ok(twice("1\n", 502)));
 }
 
 #[test]
