@@ -61,6 +61,7 @@ impl Binder<'_> {
         scope: &LevelScope<'_>,
         place: &str,
     ) -> SqlResult<usize> {
+        let expr = in_parentheses(expr);
         let named =
             |name: &str| -> Vec<usize> { (0..outputs.len()).filter(|i| outputs[*i].name == name).collect() };
         if let ast::Expr::Identifier(ident) = expr {
@@ -95,7 +96,7 @@ impl Binder<'_> {
         place: &str,
         named: &dyn Fn(&str) -> Vec<usize>,
     ) -> SqlResult<Option<usize>> {
-        match expr {
+        match in_parentheses(expr) {
             ast::Expr::Value(ast::ValueWithSpan { value, span: _ }) => match value {
                 ast::Value::Number(text, _) => match text.parse::<usize>() {
                     Ok(position) if (1..=columns).contains(&position) => Ok(Some(position - 1)),
@@ -115,9 +116,6 @@ impl Binder<'_> {
             ast::Expr::Identifier(ident) => {
                 let name = fold_ident(ident);
                 Ok(named(&name).first().copied())
-            }
-            ast::Expr::Nested(inner) if matches!(**inner, ast::Expr::Identifier(_)) => {
-                self.output_reference(inner, columns, place, named)
             }
             _ => Ok(None),
         }
@@ -159,6 +157,14 @@ impl Binder<'_> {
     }
 }
 
+/// `expr` without the parentheses around it, in which a name or a position means the same.
+fn in_parentheses(mut expr: &ast::Expr) -> &ast::Expr {
+    while let ast::Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    expr
+}
+
 /// Types without equality or order cannot be grouped or sorted by.
 ///
 /// # Errors
@@ -176,4 +182,37 @@ pub fn check_comparable(ty: PgType, operator: &str) -> SqlResult<()> {
         return Err(error.with_hint("Use an explicit ordering operator or modify the query."));
     }
     Err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use base::SqlState;
+
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn names_and_positions_mean_the_same_in_parentheses() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(
+            &mut session,
+            "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 30), (2, 10), (3, 20)",
+        );
+        for (sql, rows) in [
+            ("SELECT a, b FROM t ORDER BY (2)", &["2|10", "3|20", "1|30"][..]),
+            ("SELECT a, b FROM t ORDER BY ((2)) DESC LIMIT 1", &["1|30"][..]),
+            ("SELECT -a AS a FROM t ORDER BY ((a))", &["-3", "-2", "-1"][..]),
+            ("SELECT b % 20, count(*) FROM t GROUP BY (1) ORDER BY (1)", &["0|1", "10|2"][..]),
+            ("SELECT DISTINCT ON ((1)) b / 20, a FROM t ORDER BY 1, a", &["0|2", "1|1"][..]),
+        ] {
+            assert_eq!(bench.run(&mut session, sql).lines(), rows, "{sql}");
+        }
+        for (sql, state) in [
+            ("SELECT a FROM t ORDER BY (7)", SqlState::INVALID_COLUMN_REFERENCE),
+            ("SELECT a FROM t ORDER BY ('a')", SqlState::SYNTAX_ERROR),
+            ("SELECT a AS x, b AS x FROM t ORDER BY (x)", SqlState::AMBIGUOUS_COLUMN),
+        ] {
+            assert_eq!(bench.fail(&mut session, sql).state(), state, "{sql}");
+        }
+    }
 }
