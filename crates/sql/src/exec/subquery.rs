@@ -386,6 +386,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_volatile_is_made_for_each_row_and_a_common_table_once() {
+        let (mut bench, mut session, _) = sample();
+        bench.run(&mut session, "CREATE SEQUENCE q");
+        let mut lines = |sql: &str| bench.run(&mut session, sql).lines();
+        let next = "SELECT n FROM (SELECT nextval('q') AS n) s WHERE t.id > 0";
+        assert_eq!(lines(&format!("SELECT ({next}) FROM t WHERE id <= 3")), ["1", "2", "3"]);
+        let update = format!("UPDATE t SET v = ({next}) WHERE id <= 3 RETURNING v");
+        assert_eq!(lines(&update), ["4", "5", "6"]);
+        let common = "WITH c AS (SELECT id, nextval('q') AS n FROM t WHERE id <= 3 ORDER BY id)
+            UPDATE t SET v = (SELECT c.n FROM c WHERE c.id = t.id) WHERE id <= 3 RETURNING v";
+        assert_eq!(lines(common), ["7", "8", "9"]);
+        assert_eq!(lines("SELECT last_value FROM q"), ["9"]);
+    }
+
+    #[test]
     fn a_list_of_values_is_not_gone_through_for_each_row() {
         let (mut bench, mut session, host) = sample();
         for condition in ["v IN", "v NOT IN", "v <> ALL", "w = ANY"] {

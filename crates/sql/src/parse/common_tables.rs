@@ -38,6 +38,14 @@ const VOLATILE: &[&str] = &[
     "uuid_generate_v4",
 ];
 
+/// The alias of a common table whose rows are made once, though a query that names it within an expression is run for each row.
+const ONCE: &str = "\u{1}once";
+
+/// Whether a subquery of this alias is made once for its statement.
+pub fn is_made_once(alias: &str) -> bool {
+    alias == ONCE
+}
+
 /// A statement without a WITH around a change of rows, which is no query then; others as they are, and so is one whose WITH changes rows. Where the change names some of
 /// the tables nowhere the WITH stays around it, for them to be read.
 ///
@@ -321,6 +329,7 @@ impl Inlining {
             alias.columns.extend(more);
             cte.query.clone()
         };
+        let subquery = if table.once && self.within > 0 { made_once(subquery)? } else { subquery };
         Ok(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
     }
 }
@@ -376,6 +385,19 @@ impl VisitorMut for Inlining {
             Err(error) => ControlFlow::Break(error),
         }
     }
+}
+
+/// `SELECT * FROM (query) AS "…"`, which [`is_made_once`] tells.
+fn made_once(query: Box<ast::Query>) -> SqlResult<Box<ast::Query>> {
+    let mut all = parse_query("SELECT * FROM t")?;
+    let name = ast::Ident::with_quote('"', ONCE);
+    let alias = Some(ast::TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+    if let ast::SetExpr::Select(select) = &mut *all.body
+        && let Some(from) = select.from.first_mut()
+    {
+        from.relation = TableFactor::Derived { lateral: false, subquery: query, alias, sample: None };
+    }
+    Ok(Box::new(all))
 }
 
 fn is_lateral(factor: &TableFactor) -> bool {

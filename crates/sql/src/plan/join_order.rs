@@ -17,6 +17,7 @@ use super::outer_joins;
 use super::path::Choice;
 use super::point_plan::{Node, NodeKind, ScanNode, SelectPlan};
 use crate::expr::{BoundExpr, CompareOp, ExprKind, Volatility};
+use crate::parse::is_made_once;
 
 /// An order that would save a sort.
 pub(super) struct OrderWish {
@@ -434,7 +435,10 @@ impl Binder<'_> {
         is_first: bool,
     ) -> SqlResult<Chosen> {
         let wanted = level.used_columns(index);
-        let is_once = is_first && !level.correlated();
+        let is_correlated = level.correlated();
+        // Of a query that is run for each row around it what is volatile is made for each run.
+        let is_fresh = |plan: &SelectPlan| self.is_changeable(plan) && !is_kept(plan);
+        let is_once = |plans: &[SelectPlan]| is_first && (!is_correlated || plans.iter().any(is_fresh));
         let relation = &mut level.relations[index];
         let first = relation.first;
         let slots = first..first + relation.columns.len();
@@ -456,13 +460,15 @@ impl Binder<'_> {
                 (NodeKind::Scan(Box::new(scan)), rows, cost.min(examined * 2.0 + 0.5), ordered)
             }
             RelationSource::Derived(plans) => {
-                let (rows, cost) = rows_and_cost(&plans);
+                let ((rows, cost), is_once) = (rows_and_cost(&plans), is_once(&plans));
                 (NodeKind::Derived { name, first, plans, is_once }, rows, cost.max(rows), false)
             }
             RelationSource::Open(open) => {
                 let (plan, ordered) = self.plan_asked(*open, &slots, &mut conditions, wish)?;
                 let (rows, cost) = (plan.rows, plan.cost.max(plan.rows));
-                (NodeKind::Derived { name, first, plans: vec![plan], is_once }, rows, cost, ordered)
+                let plans = vec![plan];
+                let is_once = is_once(&plans);
+                (NodeKind::Derived { name, first, plans, is_once }, rows, cost, ordered)
             }
             RelationSource::Common { part, rows } => {
                 (NodeKind::Common { name, first, part }, rows, rows, false)
@@ -626,6 +632,11 @@ fn relation_cost(level: &Level, index: usize) -> f64 {
         Some(RelationSource::Values(rows)) => rows.len() as f64,
         _ => FUNCTION_ROWS,
     }
+}
+
+/// Whether the rows are a common table's, which are made once for the statement.
+fn is_kept(plan: &SelectPlan) -> bool {
+    matches!(&plan.from.kind, NodeKind::Derived { name, .. } if is_made_once(name))
 }
 
 fn rows_and_cost(plans: &[SelectPlan]) -> (f64, f64) {

@@ -22,7 +22,7 @@ impl SelectPlan {
     pub(super) fn keyed_rows(&self) -> Option<KeyedRows> {
         let is_alone = match &self.from.kind {
             NodeKind::Scan(scan) => !depends_on_others(&scan.path),
-            NodeKind::Derived { plans, .. } => plans.iter().all(|plan| !plan.correlated),
+            NodeKind::Derived { plans, is_once, .. } => !is_once && plans.iter().all(|plan| !plan.correlated),
             _ => false,
         };
         let shows_values = |expr: &BoundExpr| matches!(expr.kind, ExprKind::Column(_) | ExprKind::Const(_));

@@ -206,7 +206,7 @@ pub enum NodeKind {
         name: String,
         first: usize,
         plans: Vec<SelectPlan>,
-        /// It is gone through once, so that its rows need not be kept.
+        /// Its rows need not be kept: it is gone through once, or is volatile and made for each run of the query that it is in.
         is_once: bool,
     },
     /// The rows of one of the statement's [`Part`]s.
