@@ -18,7 +18,7 @@ use super::point_plan::{
     TargetColumn,
 };
 use super::refuse::refuse;
-use super::target::{given, refuse_identity};
+use super::target::{given, is_untyped, refuse_identity};
 use super::update::{finish, finish_external};
 use super::{BoundPlan, Command, PlanContext, PlanKind};
 use crate::expr::{Aggregates, BoundExpr, EmptyScope, bind_condition, coerce_assignment, fold_ident};
@@ -331,13 +331,13 @@ fn bind_source(
 /// the columns they are for.
 fn untyped_items(query: &ast::Query) -> Vec<Option<&ast::Expr>> {
     let ast::SetExpr::Select(select) = &*query.body else { return Vec::new() };
-    let untyped = |expr: &ast::Expr| match expr {
-        ast::Expr::Value(value) => !matches!(value.value, ast::Value::Number(..) | ast::Value::Boolean(_)),
+    let is_parameter = |expr: &ast::Expr| match expr {
+        ast::Expr::Value(value) => matches!(value.value, ast::Value::Placeholder(_)),
         _ => false,
     };
     let item = |item| match item {
         &ast::SelectItem::UnnamedExpr(ref expr) | &ast::SelectItem::ExprWithAlias { ref expr, .. } => {
-            Some(untyped(expr).then_some(expr))
+            Some((is_untyped(expr) || is_parameter(expr)).then_some(expr))
         }
         _ => None,
     };

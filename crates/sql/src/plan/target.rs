@@ -293,6 +293,16 @@ pub(super) fn given(expr: &ast::Expr) -> Option<&ast::Expr> {
     }
 }
 
+/// Whether an expression is a literal without a type of its own: it has that of the column it is for.
+pub(super) fn is_untyped(expr: &ast::Expr) -> bool {
+    use ast::Value::{Boolean, Number, Placeholder};
+    match expr {
+        ast::Expr::Nested(inner) => is_untyped(inner),
+        ast::Expr::Value(value) => !matches!(value.value, Number(..) | Boolean(_) | Placeholder(_)),
+        _ => false,
+    }
+}
+
 /// # Errors
 /// 428C9 for a value given to a column GENERATED ALWAYS AS IDENTITY.
 pub(super) fn refuse_identity(column: &Column, has_value: bool, update: bool) -> SqlResult<()> {

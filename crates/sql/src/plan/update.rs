@@ -14,9 +14,9 @@ use super::point_plan::{
     ChangeSource, ExternalSource, Node, PointStatement, ReturningPlan, TargetColumn, UpdatePlan,
 };
 use super::refuse::refuse;
-use super::target::{add as add_assignment, given, refuse_identity};
+use super::target::{add as add_assignment, given, is_untyped, refuse_identity};
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
-use crate::expr::{BoundExpr, fold_ident};
+use crate::expr::{BoundExpr, EmptyScope, fold_ident};
 
 pub(super) fn bind_update(update: &ast::Update, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     let parts = clauses(update)?;
@@ -244,6 +244,10 @@ fn bind_external_update(
         refuse_identity(column, value.is_some(), true)?;
         let bound = match value {
             None => binder.bind_default(column)?,
+            // In a query it would be text.
+            Some(value) if is_untyped(value) => {
+                binder.bind_assigned(Some(value), column, &EmptyScope, "UPDATE")?
+            }
             Some(value) => {
                 values.push(value.clone());
                 let name = column.name.to_string();

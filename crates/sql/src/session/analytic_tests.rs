@@ -49,6 +49,25 @@ fn columns(name: &str, ty: PgType) -> AnalyticEvent {
 }
 
 #[test]
+fn what_an_update_assigns_without_a_type_has_its_columns_though_the_rows_are_found_elsewhere() {
+    let (mut bench, mut one, _) = tables();
+    let rows = "create table k (id int primary key, n int, d date, s text); insert into k values (1, 5, null, 'a')";
+    bench.run(&mut one, rows);
+    let update = "update k set n = null, d = ('2024-02-29'), s = s || '!'
+        where id in (select id from (select id, rank() over (order by n) from k) x) returning d";
+    is_sent_out(bench.try_run(&mut one, update));
+    // The table's columns, and what the query works out.
+    let types = [PgType::Int4, PgType::Int4, PgType::Date, PgType::Text, PgType::Text];
+    let field = |ty| Field { name: "x".into(), table_oid: 0, attribute: 0, ty, modifier: TypeMod::NONE };
+    let columns = AnalyticEvent::Columns { parameters: Vec::new(), fields: types.map(field).into() };
+    let found = vec![Datum::Int4(1), Datum::Int4(5), Datum::Null, Datum::text("a"), Datum::text("a!")];
+    let rows = AnalyticEvent::Stored(RowStore::of_rows(vec![found]));
+    tell(&mut one, [columns, rows, AnalyticEvent::Done(Ok(()))]);
+    assert_eq!(bench.run(&mut one, update).lines(), ["2024-02-29"]);
+    assert_eq!(bench.run(&mut one, "select n is null, d, s from k").lines(), ["t|2024-02-29|a!"]);
+}
+
+#[test]
 fn a_table_that_was_read_stays_as_it_is_to_the_transactions_end() {
     for begin in ["begin", "begin isolation level repeatable read"] {
         for change in ["drop table t cascade", "truncate t", "alter table t add column b int"] {
