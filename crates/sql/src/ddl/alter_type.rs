@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{Column, Sequence, Table};
-use types::{CastContext, Datum, PgType, TypeMod, quote_ident};
+use types::{CastContext, Datum, ElementType, PgType, TypeMod, quote_ident};
 
 use super::column;
 use super::constraint::{bind_check, scope_of, violated};
@@ -245,7 +245,7 @@ fn converted(
     })
 }
 
-/// The default, which must fit the new type too.
+/// The default, which must fit the new type too. What was read as the old one stays a value of that: `int DEFAULT '05'` is '5' as text.
 fn new_default(
     names: &Names,
     table: &Table,
@@ -256,7 +256,11 @@ fn new_default(
 ) -> SqlResult<String> {
     let column = &table.columns[position];
     let expr = parse_expression(text)?;
+    let is_read_alike = column.ty == ty || column.ty.is_string() && ty.is_string();
+    let of_old = is_untyped(&expr) && !is_read_alike;
+    let expr = if of_old { as_old_type(names, column, text)? } else { expr };
     match column::default(names, &expr, &column.name, ty, typmod) {
+        Ok((Some(kept), _)) if of_old => Ok(kept),
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,
@@ -267,6 +271,23 @@ fn new_default(
             ),
         )),
     }
+}
+
+/// Whether an expression is a literal whose type its place alone says.
+fn is_untyped(expr: &ast::Expr) -> bool {
+    let ast::Expr::Value(value) = expr else { return false };
+    !matches!(value.value, ast::Value::Number(..) | ast::Value::Boolean(_))
+}
+
+/// The literal `text` as a value of the type that its column had.
+fn as_old_type(names: &Names, column: &Column, text: &str) -> SqlResult<ast::Expr> {
+    let old = match column.ty {
+        // By its other name it would be cut to one character.
+        PgType::Bpchar => "bpchar".to_owned(),
+        PgType::Array(ElementType::Bpchar) => "bpchar[]".to_owned(),
+        ty => types::format_type_in(ty, TypeMod::NONE, names.format.names.as_deref()),
+    };
+    parse_expression(&format!("CAST({text} AS {old})"))
 }
 
 /// A sequence's value as one of its column's type.

@@ -38,6 +38,22 @@ fn an_added_serial_numbers_old_rows() {
 }
 
 #[test]
+fn a_default_stays_a_value_of_the_type_that_it_was_read_as() {
+    let sql = "create type mood as enum ('sad'); create table t (id int, a int default '05', b bool default 'f', c char(3) default 'x',
+                   j jsonb default '{\"k\":1}', m mood default 'sad', r float8 default '1.50');
+               alter table t alter a type text, alter b type text, alter c type text, alter j type text, alter m type text, alter r type numeric";
+    let insert = format!("{sql}; insert into t (id) values (1)");
+    assert_eq!(rows(&insert, "select a, b, c, j, m, r from t"), ["5|false|x|{\"k\": 1}|sad|1.5"]);
+    let sql = "create table t (a text default '5', b text default 'x')";
+    assert_eq!(
+        failure(sql, "alter table t alter a type int using a::int"),
+        "42804 default for column \"a\" cannot be cast automatically to type integer"
+    );
+    let sql = format!("{sql}; alter table t alter b type varchar(5); insert into t values (default)");
+    assert_eq!(rows(&sql, "select a, b from t"), ["5|x"]);
+}
+
+#[test]
 fn several_operations_run_in_one_statement() {
     let sql = "create table t (a int, b int); insert into t values (1, 2);
                alter table t add constraint c check (d is null), add column d int, drop column b, add primary key (a)";
