@@ -186,7 +186,8 @@ pub fn of_timestamp(name: &str, timestamp: i64) -> SqlResult<Option<Numeric>> {
 
 fn julian(timestamp: i64) -> SqlResult<Numeric> {
     let day = Numeric::from(timestamp.div_euclid(DAY_MICROS) + JULIAN_DAYS);
-    let fraction = Numeric::new(timestamp.rem_euclid(DAY_MICROS), 6).div(&Numeric::new(86_400_000_000, 6))?;
+    // Of microseconds, whose digits say how many the quotient has.
+    let fraction = Numeric::from(timestamp.rem_euclid(DAY_MICROS)).div(&Numeric::from(DAY_MICROS))?;
     day.add(&fraction)
 }
 
@@ -322,4 +323,22 @@ pub fn trunc_interval(name: &str, interval: &Interval) -> SqlResult<Interval> {
         Field::Millennium => months(12000),
         _ => return Err(unsupported(name, "interval")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_julian_day_has_as_many_digits_as_postgresqls() {
+        for (micros, shown) in [
+            (0, "2451545.0000000000000000000000000000"),
+            (SECOND_MICROS, "2451545.000011574074074074074074"),
+            (8_700_000, "2451545.00010069444444444444"),
+            (DAY_MICROS / 2, "2451545.50000000000000000000"),
+        ] {
+            let found = of_timestamp("julian", micros).unwrap().expect("it is not NULL");
+            assert_eq!(found.to_string(), shown, "{micros}");
+        }
+    }
 }
