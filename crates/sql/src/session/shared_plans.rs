@@ -6,10 +6,12 @@
 //! the tables have outgrown it) is beside it, in [`Planned`]. Estimates are in it: numbers of rows are taken in steps for statements with names, so that tables
 //! which grow side by side do not make each plan another one.
 //!
-//! The truth are the plans; here are texts, and by them weak references. Each session counts its plans in full, shared or not. The texts are nobody's.
+//! The truth are the plans; here are texts, and by them weak references. Each session counts its plans in full, shared or not. The texts are nobody's; there
+//! is room for a bounded number, of which each tenant has as many as the others where they want more.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use base::TenantId;
 use rustc_hash::FxHashMap;
 use tenant::catalog::{Catalog, Table};
 use types::{Datum, PgType};
@@ -34,6 +36,8 @@ const TABLE_TEXTS_LEN_MAX: usize = 16 << 10;
 /// Different plans of one text: those of tenants whose tables are not quite the same, or have other numbers of rows. A new one takes the place of
 /// what the fewest have.
 const VARIANTS_MAX: usize = 8;
+/// Texts of which the one goes that the fewest have, where a tenant gives one up for another tenant's: under the lock.
+const GIVEN_UP_OF: usize = 16;
 
 const _: () = assert!(TEXTS_MAX * TEXT_LEN_MAX <= 4 << 20);
 
@@ -43,12 +47,28 @@ pub struct SharedPlans(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    by_text: FxHashMap<Box<str>, Vec<Shared>>,
+    by_text: FxHashMap<Box<str>, Text>,
+    /// How many of them each tenant has brought that has brought any.
+    brought: FxHashMap<TenantId, usize>,
     /// Plans that came so far, and with which of them it is looked again.
     noted: usize,
     next_look: usize,
     /// So many texts are passed over before it is looked again which of the others are of use to nobody.
     to_pass_over: usize,
+}
+
+/// A text with its plans.
+struct Text {
+    /// Whose session came with it first.
+    of: TenantId,
+    plans: Vec<Shared>,
+}
+
+impl Text {
+    /// How many have the plan of it that the most have.
+    fn had_by(&self) -> usize {
+        self.plans.iter().map(|plan| plan.bound.strong_count()).max().unwrap_or(0)
+    }
 }
 
 /// A plan with what goes with it.
@@ -87,22 +107,25 @@ impl Shared {
 }
 
 impl Known {
-    fn note(&mut self, sql: &str, planned: &Planned) {
+    fn note(&mut self, of: TenantId, sql: &str, planned: &Planned) {
         self.noted += 1;
         if self.noted >= self.next_look {
-            self.by_text.retain(|_, plans| {
-                plans.retain(Shared::is_there);
-                !plans.is_empty()
+            self.retain(|text, _| {
+                text.plans.retain(Shared::is_there);
+                !text.plans.is_empty()
             });
             self.next_look = self.noted + self.by_text.len().max(LOOK_AFTER_MIN);
         }
-        if self.by_text.len() >= TEXTS_MAX && !self.by_text.contains_key(sql) {
-            self.make_room();
-            if self.by_text.len() >= TEXTS_MAX {
-                return;
-            }
+        let is_full = self.by_text.len() >= TEXTS_MAX && !self.by_text.contains_key(sql);
+        if is_full && !self.take_from_most(of) && !self.make_room(of) {
+            return;
         }
-        let plans = self.by_text.entry(sql.into()).or_default();
+        let Known { by_text, brought, .. } = self;
+        let text = by_text.entry(sql.into()).or_insert_with(|| {
+            *brought.entry(of).or_default() += 1;
+            Text { of, plans: Vec::new() }
+        });
+        let plans = &mut text.plans;
         plans.retain(Shared::is_there);
         if plans.len() >= VARIANTS_MAX {
             // Who has it keeps it; the new one may come to be had by many.
@@ -112,29 +135,69 @@ impl Known {
         plans.push(Shared::of(planned));
     }
 
-    /// Forgets the texts of which nobody has a plan that somebody else has.
-    fn make_room(&mut self) {
+    /// Forgets the texts of which nobody has a plan that somebody else has: those of `of`, and of tenants that have brought more. Whether there is room then.
+    fn make_room(&mut self, of: TenantId) -> bool {
         if self.to_pass_over > 0 {
             self.to_pass_over -= 1;
-            return;
+            return false;
         }
-        self.by_text.retain(|_, plans| plans.iter().any(|plan| plan.bound.strong_count() > 1));
+        let own = self.brought_by(of);
+        self.retain(|text, brought| text.had_by() > 1 || text.of != of && brought <= own);
         if self.by_text.len() > TEXTS_MAX / 2 {
             self.to_pass_over = TEXTS_MAX;
         }
+        self.by_text.len() < TEXTS_MAX
+    }
+
+    /// Forgets a text of the tenant that has brought the most, for one that `of` brings; false where `of` would have as many as that tenant then.
+    fn take_from_most(&mut self, of: TenantId) -> bool {
+        let own = self.brought_by(of);
+        let most = self.brought.iter().max_by_key(|(_, texts)| **texts);
+        let Some((&most, _)) = most.filter(|(_, texts)| **texts > own + 1) else { return false };
+        let texts = self.by_text.iter().filter(|(_, text)| text.of == most).take(GIVEN_UP_OF);
+        let fewest = texts.min_by_key(|(_, text)| text.had_by()).map(|(sql, _)| sql.clone());
+        let sql = fewest.expect("it has brought some");
+        self.by_text.remove(&sql);
+        count_one_less(&mut self.brought, most);
+        true
+    }
+
+    fn brought_by(&self, tenant: TenantId) -> usize {
+        self.brought.get(&tenant).copied().unwrap_or(0)
+    }
+
+    /// Forgets the texts that are not to stay. `stays` is told how many their tenants have.
+    fn retain(&mut self, mut stays: impl FnMut(&mut Text, usize) -> bool) {
+        let Known { by_text, brought, .. } = self;
+        by_text.retain(|_, text| {
+            let is_kept = stays(text, brought[&text.of]);
+            if !is_kept {
+                count_one_less(brought, text.of);
+            }
+            is_kept
+        });
+    }
+}
+
+fn count_one_less(brought: &mut FxHashMap<TenantId, usize>, of: TenantId) {
+    let texts = brought.get_mut(&of).expect("whoever has a text there has brought it");
+    *texts -= 1;
+    if *texts == 0 {
+        brought.remove(&of);
     }
 }
 
 impl SharedPlans {
     /// Puts an equal plan of the same text in the place of this one, or has this one found by others.
-    fn share(&self, sql: &str, catalog: &Catalog, planned: &mut Planned) {
+    fn share(&self, of: TenantId, sql: &str, catalog: &Catalog, planned: &mut Planned) {
         if sql.len() > TEXT_LEN_MAX || !may_be_shared(planned, catalog) {
             return;
         }
         // Compared without the lock, which all workers have in common.
-        let known = self.known(|known| known.by_text.get(sql).cloned().unwrap_or_default());
-        if !known.iter().any(|plan| plan.replace(planned)) {
-            self.known(|known| known.note(sql, planned));
+        let plans = |known: &mut Known| known.by_text.get(sql).map(|text| text.plans.clone());
+        let plans = self.known(plans).unwrap_or_default();
+        if !plans.iter().any(|plan| plan.replace(planned)) {
+            self.known(|known| known.note(of, sql, planned));
         }
     }
 
@@ -177,7 +240,7 @@ impl Session {
             && let Some(plans) = self.start.host.shared_plans()
             && let Some(planned) = Arc::get_mut(planned)
         {
-            plans.share(sql, self.peek_catalog(home), planned);
+            plans.share(home.tenant.id(), sql, self.peek_catalog(home), planned);
         }
     }
 }
@@ -214,7 +277,11 @@ mod tests {
 
     /// A tenant of a server, with a session.
     fn tenant_of(server: &Arc<Server>) -> (Bench, Session) {
-        let mut bench = Bench::new();
+        numbered_tenant_of(server, TenantId(77))
+    }
+
+    fn numbered_tenant_of(server: &Arc<Server>, id: TenantId) -> (Bench, Session) {
+        let mut bench = Bench::of(id);
         let session = bench.session_from(server.clone());
         (bench, session)
     }
@@ -325,6 +392,33 @@ mod tests {
         prepare(&mut other, "last", &format!("SELECT {}", TEXTS_MAX + 9));
         let last = format!("s{}", TEXTS_MAX + 9);
         assert!(Arc::ptr_eq(&plan_of(&one, &last), &plan_of(&other, "last")));
+    }
+
+    #[test]
+    fn one_tenants_texts_leave_room_for_those_of_others() {
+        let server = server();
+        let [mut greedy, mut one, mut other] =
+            [16, 17, 18].map(|id| numbered_tenant_of(&server, TenantId(id)));
+        // Each twice: somebody shares its plan.
+        let fill = |greedy: &mut (Bench, Session), first: usize| {
+            for n in first..first + TEXTS_MAX + 10 {
+                for name in ["one", "other"] {
+                    prepare(greedy, &format!("{name} {n}"), &format!("SELECT {n}"));
+                }
+            }
+        };
+        fill(&mut greedy, 10_000);
+        let texts: Vec<_> = (0..20).map(|n| format!("SELECT {n}")).collect();
+        for sql in &texts {
+            prepare(&mut one, sql, sql);
+        }
+        fill(&mut greedy, 20_000);
+        for sql in &texts {
+            prepare(&mut other, sql, sql);
+            assert!(Arc::ptr_eq(&plan_of(&one, sql), &plan_of(&other, sql)), "{sql}");
+        }
+        let brought = server.plans.known(|known| known.brought.clone());
+        assert_eq!((brought[&TenantId(16)], brought[&TenantId(17)]), (TEXTS_MAX - texts.len(), texts.len()));
     }
 
     #[test]

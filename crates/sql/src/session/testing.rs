@@ -105,7 +105,11 @@ pub(crate) struct Bench {
 impl Bench {
     /// A tenant with its owner alone.
     pub(crate) fn new() -> Bench {
-        Bench { tenant: Tenant::in_memory(TenantId(77), "owner"), log: Log::default(), next: 1 }
+        Bench::of(TenantId(77))
+    }
+
+    pub(crate) fn of(id: TenantId) -> Bench {
+        Bench { tenant: Tenant::in_memory(id, "owner"), log: Log::default(), next: 1 }
     }
 
     /// The same with so much memory for its pages, of which none ever leave it.
