@@ -36,6 +36,8 @@ struct State {
     /// Processor time that head starts took, whatever came of them, of tenants that have not been told of it.
     took: Mutex<FxHashMap<TenantId, Nanos>>,
     stopped: AtomicBool,
+    /// None begins any more. Set under the lock of `tenants`.
+    ended: AtomicBool,
 }
 
 enum HeadStart {
@@ -43,7 +45,7 @@ enum HeadStart {
     /// Under way, of a tenant that is not there.
     Unwanted,
     Done(PathBuf, Box<Tenant>),
-    /// Failed, taken, or never to be begun.
+    /// Failed, taken, or never to be begun. Known for as long as one might be begun.
     Over,
 }
 
@@ -77,7 +79,10 @@ impl HeadStarts {
     pub(crate) fn begin(&self, run: HeadStartRun) -> std::io::Result<HeadStartThread> {
         let starts = self.clone();
         let threads = run.env.threads.clone();
-        let body = move || env::block_on(&run.env, starts.run(&run));
+        let body = move || {
+            env::block_on(&run.env, starts.run(&run));
+            starts.end();
+        };
         let thread = threads.spawn("head-start", None, Box::new(body))?;
         Ok(HeadStartThread { starts: self.clone(), thread: Some(thread) })
     }
@@ -140,6 +145,22 @@ impl HeadStarts {
         self.lock_took().remove(&id).unwrap_or_default()
     }
 
+    /// No other one begins: of those that are over nothing has to be known.
+    fn end(&self) {
+        let mut tenants = self.lock();
+        self.0.ended.store(true, Ordering::Relaxed);
+        tenants.retain(|_, start| !matches!(start, HeadStart::Over));
+        tenants.shrink_to_fit();
+    }
+
+    /// The tenant has none from now on; what there was.
+    fn over(&self, tenants: &mut FxHashMap<TenantId, HeadStart>, id: TenantId) -> Option<HeadStart> {
+        match self.0.ended.load(Ordering::Relaxed) {
+            true => tenants.remove(&id),
+            false => tenants.insert(id, HeadStart::Over),
+        }
+    }
+
     fn is_stopped(&self) -> bool {
         self.0.stopped.load(Ordering::Relaxed)
     }
@@ -162,7 +183,7 @@ impl HeadStarts {
                 waiters.push(cx.waker().clone());
                 return Poll::Pending;
             }
-            Poll::Ready(match tenants.insert(id, HeadStart::Over) {
+            Poll::Ready(match self.over(&mut tenants, id) {
                 Some(HeadStart::Done(of, tenant)) if of == path => Some(tenant),
                 _ => None,
             })
@@ -174,7 +195,10 @@ impl HeadStarts {
     pub(crate) fn forget(&self, id: TenantId) {
         let mut tenants = self.lock();
         let is_under_way = matches!(tenants.get(&id), Some(HeadStart::UnderWay(_) | HeadStart::Unwanted));
-        let before = tenants.insert(id, if is_under_way { HeadStart::Unwanted } else { HeadStart::Over });
+        let before = match is_under_way {
+            true => tenants.insert(id, HeadStart::Unwanted),
+            false => self.over(&mut tenants, id),
+        };
         drop(tenants);
         self.lock_took().remove(&id);
         if let Some(HeadStart::UnderWay(waiters)) = before {
@@ -323,5 +347,22 @@ mod tests {
             assert_eq!(is_kept, !is_forgotten);
             assert!(starts.claim(id).is_none(), "it is not begun again");
         }
+    }
+
+    #[test]
+    fn nothing_is_kept_of_head_starts_that_are_over_once_none_begins_any_more() {
+        let (starts, path) = (HeadStarts::default(), PathBuf::from("16.rowhouse"));
+        let [done, failed, small] = [16, 17, 18].map(TenantId);
+        let take = |id| env::block_on(&Env::real(), starts.take(id, &path)).is_some();
+        let under_way = starts.claim(done).expect("nobody has begun with it");
+        under_way.done(path.clone(), Tenant::in_memory(done, "owner"));
+        drop(starts.claim(failed));
+        assert!(!take(small));
+        assert!(starts.claim(small).is_none(), "its home has begun");
+        starts.end();
+        assert_eq!(starts.lock().len(), 1);
+        assert_eq!([done, failed, small, done].map(take), [true, false, false, false]);
+        starts.forget(small);
+        assert!(starts.lock().is_empty());
     }
 }
