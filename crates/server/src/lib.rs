@@ -11,6 +11,7 @@ mod admin;
 mod administration;
 mod analytic_pool;
 pub mod calibration;
+mod complaint;
 mod config;
 mod console;
 mod data_dir;

@@ -21,6 +21,7 @@ use crate::admin;
 use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
 use crate::calibration::VolumeCalibration;
+use crate::complaint::Complaint;
 use crate::config::DATA_VOLUME;
 use crate::data_dir::{DEFAULT_VOLUME, DataDir, empty_temp, lock_outside, take_logs, take_volumes};
 use crate::executor::{Governing, Worker, WorkerHandle};
@@ -441,12 +442,17 @@ impl Flushing {
     /// Flushes for good. After a failure the worker's tenants only read, until the disk writes again; then they are
     /// forgotten, to be opened again as their roots and what of the log is durable have them, and the log goes on.
     async fn run(mut self, worker: WorkerId) {
+        let mut complaint = Complaint::default();
         loop {
             let failed = self.flush().await;
-            tracing::error!(
-                worker = worker.0, error = %failed,
-                "the redo log failed: this worker's tenants commit nothing until it can be written again"
-            );
+            // On a disk that is full it may do so each second, and can be written in between.
+            let told = complaint.met(env::now());
+            if let Some(times) = told {
+                tracing::error!(
+                    worker = worker.0, error = %failed, times,
+                    "the redo log failed: this worker's tenants commit nothing until it can be written again"
+                );
+            }
             loop {
                 env::sleep(LOG_RETRY).await;
                 let Some(shared) = self.shared.get().and_then(Weak::upgrade) else { return };
@@ -462,7 +468,9 @@ impl Flushing {
                         continue;
                     }
                 }
-                tracing::warn!(worker = worker.0, "the redo log can be written again");
+                if told.is_some() {
+                    tracing::warn!(worker = worker.0, "the redo log can be written again");
+                }
                 break;
             }
         }

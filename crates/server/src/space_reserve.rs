@@ -3,14 +3,16 @@
 //! A file that takes its space from the start. When a checkpoint or the log finds the volume full, the file is cut to
 //! nothing: checkpoints, DELETE, TRUNCATE and DROP go on in what that gives. Until the file has all its space again, which
 //! is tried every second, whatever may need more is refused with 53100. Other programs may take the space in between;
-//! nothing keeps them from it.
+//! nothing keeps them from it. A volume that is full for long, or time and again, is told of at growing intervals.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{ByteCount, SqlError, SqlState};
+use base::{ByteCount, Nanos, SqlError, SqlState};
 use env::{Disk, OpenMode};
+
+use crate::complaint::Complaint;
 
 /// Name of the file in a volume's directory.
 pub(crate) const RESERVE_FILE: &str = "reserve";
@@ -24,6 +26,8 @@ pub(crate) struct SpaceReserve {
     path: PathBuf,
     len: ByteCount,
     spent: AtomicBool,
+    /// Of its being given out.
+    complaint: Mutex<Complaint>,
 }
 
 impl SpaceReserve {
@@ -34,6 +38,7 @@ impl SpaceReserve {
             path: dir.join(RESERVE_FILE),
             len,
             spent: AtomicBool::new(true),
+            complaint: Mutex::default(),
         };
         reserve.set_aside();
         if reserve.is_spent() {
@@ -69,23 +74,44 @@ impl SpaceReserve {
     }
 
     /// Gives the space out; true if there was any. Blocks.
-    pub(crate) fn release(&self) -> bool {
+    pub(crate) fn release(&self, now: Nanos) -> bool {
         if self.len == ByteCount(0) || self.spent.swap(true, Ordering::Relaxed) {
             return false;
         }
-        tracing::error!(
-            file = %self.path.display(), reserve = self.len.0,
-            "the volume is full: only what makes room is taken until it is not"
-        );
+        let told = self.complaint().met(now);
+        self.tell_full(told);
         let cut = self.disk.open(&self.path, OpenMode::Create, false).and_then(|file| file.set_len(0));
         cut.is_ok()
     }
 
     /// Sets the space aside again, if it was given out and there is twice as much: what was given out is not taken away from
     /// those it was meant for. Blocks.
-    pub(crate) fn restore(&self) {
+    pub(crate) fn restore(&self, now: Nanos) {
         if self.is_spent() && self.disk.free_space(&self.path).is_ok_and(|free| free.0 >= 2 * self.len.0) {
             self.set_aside();
+        }
+        if self.is_spent() {
+            let told = self.complaint().lasts(now);
+            self.tell_full(told);
+            return;
+        }
+        let over = self.complaint().is_over(now);
+        if let Some(times) = over {
+            tracing::info!(file = %self.path.display(), times, "the volume is not full any more");
+        }
+    }
+
+    fn complaint(&self) -> MutexGuard<'_, Complaint> {
+        self.complaint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells that the volume was found full so often, if that is to be told.
+    fn tell_full(&self, times: Option<u64>) {
+        if let Some(times) = times {
+            tracing::error!(
+                file = %self.path.display(), reserve = self.len.0, times,
+                "the volume is full: only what makes room is taken until it is not"
+            );
         }
     }
 
@@ -128,7 +154,7 @@ mod tests {
         let dirs = ["/data", "/fast", "/data/", "/log"].map(PathBuf::from);
         dirs.iter().for_each(|dir| disk.create_dir_all(dir).unwrap());
         let reserves = SpaceReserve::of_volumes(&disk, &dirs, ByteCount(256 << 10));
-        assert!(reserves[2].release());
+        assert!(reserves[2].release(Nanos(0)));
         assert_eq!(reserves.iter().map(|one| one.is_spent()).collect::<Vec<_>>(), [true, false, true, false]);
     }
 
@@ -159,14 +185,14 @@ mod tests {
         world.set_disk_capacity(ByteCount(1 << 20));
         let other = disk.open("/data/other".as_ref(), OpenMode::Create, false).unwrap();
         other.write_at(&vec![1; 700 << 10], 0).unwrap();
-        assert!(reserve.release());
+        assert!(reserve.release(Nanos(0)));
         assert_eq!((reserve.is_spent(), len()), (true, 0));
-        assert!(!reserve.release(), "once");
-        reserve.restore();
+        assert!(!reserve.release(Nanos(0)), "once");
+        reserve.restore(Nanos(0));
         assert!(reserve.is_spent(), "what was given out is meant for others");
         // The simulated disk keeps what a power cut might bring back, so the volume grows instead of being emptied.
         world.set_disk_capacity(ByteCount(2 << 20));
-        reserve.restore();
+        reserve.restore(Nanos(0));
         assert_eq!((reserve.is_spent(), len()), (false, 256 << 10));
         world.set_disk_capacity(ByteCount(1 << 10));
         assert!(SpaceReserve::new(&disk, Path::new("/"), ByteCount(256 << 10)).is_spent(), "a full volume");

@@ -21,6 +21,7 @@ use storage::redo::LogKeepers;
 
 use super::Home;
 use super::side_by_side::SideBySide;
+use crate::complaint::Complaint;
 use crate::shared::Shared;
 
 /// Between two looks at the log, and between two tries with one tenant.
@@ -73,28 +74,37 @@ const SLACK_PART: u64 = 8;
 /// Keeps the log short and its next segments ready until the worker stops.
 pub(crate) async fn keep_log(shared: Arc<Shared>) {
     let mut keeper = LogKeeper::default();
+    let [mut unready, mut surplus]: [Complaint; 2] = Default::default();
     loop {
         keeper.wait(&shared).await;
-        shared.reserves.iter().for_each(|reserve| reserve.restore());
+        let now = env::now();
+        shared.reserves.iter().for_each(|reserve| reserve.restore(now));
         let prepared = shared.log_dir.prepare_ahead().await;
         // Another volume on the same file system has no more left than the log's.
         if shared.log_reserve().is_running_short()
             && let Err(error) = shared.log_dir.remove_surplus()
+            && let Some(times) = surplus.met(env::now())
         {
-            tracing::warn!(%error, "a free log segment could not be removed");
+            tracing::warn!(%error, times, "a free log segment could not be removed");
         }
         keeper.look(&shared).await;
-        if let Err(error) = prepared {
-            if error.is_full_disk() {
-                if shared.log_reserve().release() {
-                    continue;
-                }
-                // What the disk has left, for whoever makes room. Of the same failure, if it fails.
-                let _ = shared.log_dir.prepare_little().await;
+        let Err(error) = prepared else {
+            if let Some(times) = unready.is_over(env::now()) {
+                tracing::info!(times, "log segments can be made ready again");
             }
-            tracing::warn!(%error, "log segments could not be made ready");
-            env::sleep(TICK).await;
+            continue;
+        };
+        if error.is_full_disk() {
+            if shared.log_reserve().release(env::now()) {
+                continue;
+            }
+            // What the disk has left, for whoever makes room. Of the same failure, if it fails.
+            let _ = shared.log_dir.prepare_little().await;
         }
+        if let Some(times) = unready.met(env::now()) {
+            tracing::warn!(%error, times, "log segments could not be made ready");
+        }
+        env::sleep(TICK).await;
     }
 }
 

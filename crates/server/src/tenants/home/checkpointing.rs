@@ -91,7 +91,7 @@ impl Home {
 
     /// Gives out what was set aside on its data file's volume; true if there was any.
     pub(in crate::tenants) fn release_reserve(&self) -> bool {
-        self.reserves[0].release()
+        self.reserves[0].release(env::now())
     }
 
     /// Whether commits are refused because a checkpoint failed.
