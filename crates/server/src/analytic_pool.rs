@@ -25,7 +25,7 @@ use looks::Looks;
 use place::{Kind, LimitWait, Place};
 use turns::Turns;
 
-use crate::executor::{Background, Haste, IoGoverning, Proxy, WorkerHandle, WorkerPermits};
+use crate::executor::{Background, Haste, IoGoverning, LimitWaits, Proxy, WorkerHandle, WorkerPermits};
 use crate::work_memory::ServerWorkMemory;
 
 /// The engine of analytical queries: runs one to its end on the calling thread, telling of every event. It stops when
@@ -305,11 +305,17 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         let held = events.control.held();
         let proxy = Rc::new(Proxy::enter(env, &queue.worker, tenant, is_promised, held, &background));
         let haste = proxy.haste();
-        if proxy.sharing_locks(|| queue.note_running(&haste)) {
+        let limit = LimitWait::of(queue, kind);
+        let waits = limit.clone().map(|limit| limit as Arc<dyn LimitWaits>);
+        let is_closing = proxy.sharing_locks(|| {
+            proxy.tell_of_limit(waits.clone());
+            queue.note_running(&haste)
+        });
+        if is_closing {
             haste.ask();
         }
-        permits.work_for(&events.control, &proxy, LimitWait::of(queue, kind));
-        let place = Place::new(queue, tenant, kind);
+        permits.work_for(&events.control, &proxy, waits);
+        let place = Place::new(queue, tenant, kind, limit);
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.
         let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));

@@ -253,6 +253,48 @@ fn a_client_that_does_not_read_keeps_nobody_from_a_thread() {
     assert_eq!(other.ok(SHORT).len(), 1);
 }
 
+/// Queries of [`computes`] that compute without end.
+static COMPUTING: AtomicUsize = AtomicUsize::new(0);
+
+fn computes(request: AnalyticRequest, control: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    say_columns(say);
+    if request.query.to_string() == ENDLESS {
+        COMPUTING.fetch_add(1, Ordering::SeqCst);
+        while !control.is_cancelled() {
+            control.wait_while_held();
+        }
+    } else {
+        say(AnalyticEvent::Encoded { rows: 1, bytes: row(b"short") });
+    }
+    say(AnalyticEvent::Done(Ok(())));
+}
+
+#[test]
+fn queries_that_their_tenants_limits_of_processor_time_hold_keep_nobody_from_a_thread() {
+    let server = TestServer::with(|config| {
+        config.analytic = Some(computes);
+        config.workers = Some(1);
+    });
+    let tenants: Vec<_> = (0..16).map(|n| format!("limited{n}")).collect();
+    let mut limited = Vec::new();
+    for tenant in &tenants {
+        server.create_tenant(tenant);
+        limited.extend((0..4).map(|_| server.connect(tenant, tenant, "pw").unwrap()));
+    }
+    server.create_tenant("other");
+    let mut other = server.connect("other", "other", "pw").unwrap();
+    other.ok("CREATE TABLE t (name text)");
+    // As many as there are places.
+    limited.iter_mut().for_each(|client| client.start_query(ENDLESS));
+    eventually("the beginning of all queries", || COMPUTING.load(Ordering::SeqCst) == limited.len());
+    let mut admin = server.admin("rowhouse");
+    for tenant in &tenants {
+        admin.ok(&format!("ALTER TENANT {tenant} SET (cpu_max = 0.001)"));
+    }
+    assert_eq!(other.ok("SELECT rank() OVER () FROM t"), [[Some("short".to_owned())]]);
+    limited.iter().for_each(|client| cancel(&server, client));
+}
+
 /// Rows of [`sends_for_ever`].
 static UNREAD: AtomicUsize = AtomicUsize::new(0);
 

@@ -1,13 +1,14 @@
-//! A query's place among those that advance, which others have while its client does not read, or its tenant's own limit of I/O holds it.
+//! A query's place among those that advance, which others have while its client does not read, or its tenant's own limit, of I/O or of processor time, holds
+//! it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Nanos, TenantId};
 
 use super::channel::Channel;
-use super::turns::Parked;
-use super::{Queue, lock};
+use super::turns::{Parked, Turns};
+use super::{Job, Queue, lock};
 use crate::executor::LimitWaits;
 
 /// How often a thread that waits for a place looks whether anybody still wants the result.
@@ -36,38 +37,74 @@ impl Queue {
     }
 }
 
-/// Leaves the query's place to others while its tenant's own limit holds what it reads or writes. After that it goes on at once: the device has its turn for it.
+/// Leaves the query's place to others while its tenant's own limit holds what it reads or writes, or its thread. After that it goes on at once: the device,
+/// or the worker, has its turn for it.
 pub(super) struct LimitWait {
     queue: Arc<Queue>,
+    /// Locked within the queue's lock.
+    stands: Mutex<Stands>,
+}
+
+/// Where a query stands with its place.
+#[derive(Default)]
+struct Stands {
+    /// Limits that hold it.
+    held_by: u32,
+    /// Others have its place for that ([`Turns::hold`]).
+    has_left: bool,
+    /// It waits for its client, or for a place after that: there is none to leave.
+    is_parked: bool,
 }
 
 impl LimitWait {
     /// For a query that has such a place.
-    pub(super) fn of(queue: &Arc<Queue>, kind: Kind) -> Option<Arc<dyn LimitWaits>> {
+    pub(super) fn of(queue: &Arc<Queue>, kind: Kind) -> Option<Arc<LimitWait>> {
         match kind {
-            Kind::Turn => Some(Arc::new(LimitWait { queue: queue.clone() })),
+            Kind::Turn => Some(Arc::new(LimitWait { queue: queue.clone(), stands: Mutex::default() })),
             Kind::Look => None,
         }
+    }
+
+    /// The place is the query's, whatever holds it. With the queue's lock.
+    fn take_back(&self, jobs: &mut Turns<Job>) {
+        if std::mem::take(&mut lock(&self.stands).has_left) {
+            jobs.go_on();
+        }
+    }
+
+    /// With the queue's lock.
+    fn set_parked(&self, is_parked: bool) {
+        lock(&self.stands).is_parked = is_parked;
     }
 }
 
 impl LimitWaits for LimitWait {
-    fn begin(&self) -> bool {
+    fn begin(&self) {
         let mut waiting = lock(&self.queue.waiting);
-        if !waiting.jobs.hold() {
-            return false;
+        let mut stands = lock(&self.stands);
+        stands.held_by += 1;
+        if stands.has_left || stands.is_parked || !waiting.jobs.hold() {
+            return;
         }
-        // This is so for each I/O: threads that would find nothing to do are let be.
+        stands.has_left = true;
+        drop(stands);
+        // This is so for each I/O, and each quantum: threads that would find nothing to do are let be.
         if waiting.jobs.are_kept_waiting() {
             let needs_thread = waiting.needs_thread();
             drop(waiting);
             self.queue.tell_freed(needs_thread);
         }
-        true
     }
 
     fn end(&self) {
-        lock(&self.queue.waiting).jobs.go_on();
+        let mut waiting = lock(&self.queue.waiting);
+        let mut stands = lock(&self.stands);
+        stands.held_by = stands.held_by.checked_sub(1).expect("one held it");
+        let goes_on = stands.held_by == 0;
+        drop(stands);
+        if goes_on {
+            self.take_back(&mut waiting.jobs);
+        }
     }
 }
 
@@ -76,11 +113,17 @@ pub(super) struct Place<'a> {
     queue: &'a Arc<Queue>,
     tenant: TenantId,
     kind: Kind,
+    limit: Option<Arc<LimitWait>>,
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn new(queue: &'a Arc<Queue>, tenant: TenantId, kind: Kind) -> Place<'a> {
-        Place { queue, tenant, kind }
+    pub(super) fn new(
+        queue: &'a Arc<Queue>,
+        tenant: TenantId,
+        kind: Kind,
+        limit: Option<Arc<LimitWait>>,
+    ) -> Place<'a> {
+        Place { queue, tenant, kind, limit }
     }
 
     /// Waits until the session has taken an event. The place is others' meanwhile, and is waited for after that. False if the query is to end:
@@ -102,9 +145,11 @@ impl<'a> Place<'a> {
 
     fn leave(&self) -> bool {
         let mut waiting = lock(&self.queue.waiting);
+        self.limit.iter().for_each(|limit| limit.take_back(&mut waiting.jobs));
         if waiting.jobs.park(self.tenant) == Parked::TooMany {
             return false;
         }
+        self.limit.iter().for_each(|limit| limit.set_parked(true));
         waiting.tell_wanted(&self.queue.worker, self.tenant);
         let needs_thread = waiting.needs_thread();
         drop(waiting);
@@ -132,6 +177,7 @@ impl<'a> Place<'a> {
             let waited = self.queue.freed.wait_timeout(waiting, LOOK);
             waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        self.limit.iter().for_each(|limit| limit.set_parked(false));
         waiting.tell_wanted(&self.queue.worker, self.tenant);
     }
 

@@ -185,8 +185,8 @@ impl<J> Turns<J> {
         Parked::Free
     }
 
-    /// A query that runs waits for its tenant's own limit: its place is another tenant's until [`Turns::go_on`], and its tenant has no more queries for that. False, and it
-    /// keeps it, if too many have left theirs.
+    /// A query that runs waits for its tenant's own limit, of I/O or of processor time: its place is another tenant's until [`Turns::go_on`], and its tenant
+    /// has no more queries for that. False, and it keeps it, if too many have left theirs.
     pub(super) fn hold(&mut self) -> bool {
         let leaves = self.parked + self.held < PARKED_MAX_ALL;
         if leaves {

@@ -82,11 +82,12 @@ impl Drop for IoAsked {
     }
 }
 
-/// Is told of what a query waits for because of its tenant's own limit. By the query's thread, which may take locks that workers take.
+/// Is told of what a query waits for because of its tenant's own limits, of I/O by the query's thread, which may take locks that workers take, and of
+/// processor time by its worker. The two may be at a time.
 pub(crate) trait LimitWaits: Send + Sync {
-    /// Such a wait has begun; false if its end need not be told.
-    fn begin(&self) -> bool;
-    /// It has ended: the query reads or writes at once.
+    /// Such a wait has begun.
+    fn begin(&self);
+    /// One has ended: if there is no other, the query goes on at once.
     fn end(&self);
 }
 
@@ -141,18 +142,20 @@ impl IoPermits for WorkerPermits {
             IoAsked { tenant: account.tenant(), volume, len, answer: answer.clone(), proxy: proxy.clone() };
         let ask = || {
             self.worker.0.send(Message::AskIo(asked));
-            let mut is_told: Option<bool> = None;
+            let mut is_held = false;
             let given = loop {
                 match answer.ticket.load(Ordering::Acquire) {
                     WAITING => std::thread::park(),
                     HELD => {
-                        is_told.get_or_insert_with(|| waits.as_ref().is_some_and(|waits| waits.begin()));
+                        if !std::mem::replace(&mut is_held, true) {
+                            waits.iter().for_each(|waits| waits.begin());
+                        }
                         std::thread::park();
                     }
                     given => break given,
                 }
             };
-            if is_told == Some(true) {
+            if is_held {
                 waits.iter().for_each(|waits| waits.end());
             }
             given

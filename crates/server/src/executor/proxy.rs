@@ -14,13 +14,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Nanos, TenantId};
 use env::{Env, Priority, ThreadControl};
 
 use super::background::Background;
 use super::handle::{Account, Message, Work, WorkerHandle};
+use super::io_permits::LimitWaits;
 
 /// Longest time a worker waits for one proxy before it picks again.
 pub const PROXY_QUANTUM: Nanos = Nanos::from_micros(500);
@@ -54,6 +55,16 @@ pub(super) struct ProxyState {
     is_raised: AtomicBool,
     /// What the thread does that decides its priority. Locked by the thread for as long as it takes to change the two together, and by the worker where it has not to wait for that.
     doing: Mutex<Doing>,
+    /// Locked by the thread in [`ProxyState::sharing_locks`] and at its end alone.
+    at_limit: Mutex<AtLimit>,
+}
+
+/// Who is told for how long the tenant's limit of processor time holds the thread.
+#[derive(Default)]
+struct AtLimit {
+    waits: Option<Arc<dyn LimitWaits>>,
+    /// It was told that it does.
+    is_told: bool,
 }
 
 /// What a thread's priority comes from.
@@ -141,16 +152,45 @@ impl ProxyState {
         self.change(|doing| doing.has_leave = false);
     }
 
-    /// Has the thread stand still, where it can, until [`ProxyState::release`]: its tenant is over its limit, and at `SCHED_IDLE` it
-    /// would take what nobody else wants.
+    /// Has the thread stand still, where it can, until [`ProxyState::release`]: another one has its turn, and at `SCHED_IDLE` it would take a part of that.
     pub(super) fn hold(&self) {
         self.held.store(true, Ordering::Relaxed);
     }
 
+    /// As [`ProxyState::hold`], of a tenant that is over its limit: it would take what nobody else wants. Who is to be told is told, also of a thread that
+    /// does not come to where it can stand still, as beside a worker that always has work.
+    pub(super) fn hold_at_limit(&self) {
+        self.hold();
+        let mut at_limit = self.at_limit();
+        if !at_limit.is_told
+            && let Some(waits) = at_limit.waits.clone()
+        {
+            waits.begin();
+            at_limit.is_told = true;
+        }
+    }
+
     /// Lets the thread go on at once: the worker is about to give it a quantum.
     pub(super) fn release(&self) {
+        let mut at_limit = self.at_limit();
+        if std::mem::take(&mut at_limit.is_told) {
+            at_limit.waits.iter().for_each(|waits| waits.end());
+        }
+        drop(at_limit);
         if self.held.swap(false, Ordering::Relaxed) {
             self.thread.unpark();
+        }
+    }
+
+    fn at_limit(&self) -> MutexGuard<'_, AtLimit> {
+        self.at_limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody is told of limits from now on. By the thread, at its end.
+    fn end_limits(&self) {
+        let AtLimit { waits, is_told } = std::mem::take(&mut *self.at_limit());
+        if is_told {
+            waits.iter().for_each(|waits| waits.end());
         }
     }
 
@@ -215,6 +255,7 @@ impl Proxy {
                 is_hastened: false,
                 is_at: Priority::Normal,
             }),
+            at_limit: Mutex::default(),
         };
         let proxy = Proxy { state: Arc::new(state) };
         proxy.send();
@@ -230,6 +271,11 @@ impl Proxy {
     /// By which its end can be hastened.
     pub(crate) fn haste(&self) -> Haste {
         Haste(self.state.clone())
+    }
+
+    /// Has `waits` told, until the place ends, of the times for which the tenant's limit of processor time holds the thread. In [`Proxy::sharing_locks`].
+    pub(crate) fn tell_of_limit(&self, waits: Option<Arc<dyn LimitWaits>>) {
+        self.state.at_limit().waits = waits;
     }
 
     /// Runs `wait`, which blocks the thread, with the proxy out of the run queue.
@@ -291,9 +337,10 @@ impl Haste {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.wants.store(false, Ordering::SeqCst);
-        self.state.release();
-        // One that is reused stays as it is until it enters again.
+        // One that is reused stays as it is until it enters again. First, since the worker takes the locks of what follows.
         self.state.change(|doing| doing.has_ended = true);
+        self.state.end_limits();
+        self.state.release();
         // What the thread used since it was last picked is not picked again. The message wakes the worker, which may be waiting for this quantum.
         let account = self.state.account.clone();
         let worker = account.worker.clone();

@@ -246,9 +246,8 @@ fn a_thread_that_has_leave_to_read_is_at_the_ordinary_priority_until_it_has_read
 struct CountedWaits([AtomicU32; 2]);
 
 impl LimitWaits for CountedWaits {
-    fn begin(&self) -> bool {
+    fn begin(&self) {
         self.0[0].fetch_add(1, Ordering::Relaxed);
-        true
     }
     fn end(&self) {
         self.0[1].fetch_add(1, Ordering::Relaxed);
@@ -284,6 +283,35 @@ fn a_query_tells_of_its_waits_for_its_tenants_own_limit_and_of_no_others() {
     counted.sort_unstable();
     // The first goes at once.
     assert_eq!(counted, [("limited", [2, 2]), ("promised", [0, 0])]);
+}
+
+#[test]
+fn a_query_tells_of_the_times_for_which_its_tenants_limit_of_processor_time_holds_it() {
+    let mut beside = Beside::new();
+    let promise = CpuPromise { max: Some(MilliCores(50)), ..CpuPromise::default() };
+    beside.worker.handle().set_terms(A, Terms { promise, ..Terms::default() });
+    let all = [A, B].map(|tenant| (tenant, Arc::new(CountedWaits::default())));
+    for (tenant, waits) in all.clone() {
+        let (env, worker, stop) = (beside.env.clone(), beside.worker.handle(), beside.stop.clone());
+        let body = move || {
+            let held = Arc::new(AtomicBool::new(false));
+            let proxy = Proxy::enter(&env, &worker, tenant, false, &held, &Background::default());
+            proxy.sharing_locks(|| proxy.tell_of_limit(Some(waits)));
+            while !stop.load(Ordering::Relaxed) {
+                match held.load(Ordering::Relaxed) {
+                    true => std::thread::park_timeout(Duration::from_millis(10)),
+                    false => std::hint::spin_loop(),
+                }
+            }
+        };
+        beside.threads.push(beside.env.threads.spawn("spins", None, Box::new(body)).unwrap());
+    }
+    let [limited, other] = all.map(|(_, waits)| waits);
+    let counts = |waits: &CountedWaits| waits.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+    beside.turn_until(|_| counts(&limited)[0] >= 3);
+    drop(beside);
+    let [begun, ended] = counts(&limited);
+    assert_eq!((begun, counts(&other)), (ended, [0, 0]));
 }
 
 #[test]

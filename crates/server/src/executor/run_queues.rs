@@ -169,12 +169,15 @@ impl RunQueues {
     pub(super) fn hold_proxies(&mut self, which: Held, now: Nanos) {
         for index in &self.with_proxies {
             let queue = self.queues[*index].as_ref().expect("a queue with a proxy exists");
-            if which == Held::OverLimit && !self.scheduler.exceeds_limit(queue.account.tenant, now) {
+            let is_over_limit = self.scheduler.exceeds_limit(queue.account.tenant, now);
+            if which == Held::OverLimit && !is_over_limit {
                 continue;
             }
             for waiting in queue.work.iter().chain(&queue.background) {
-                if let Work::Proxy(proxy) = &waiting.work {
-                    proxy.hold();
+                match &waiting.work {
+                    Work::Proxy(proxy) if is_over_limit => proxy.hold_at_limit(),
+                    Work::Proxy(proxy) => proxy.hold(),
+                    Work::Task(..) | Work::Resident(..) => {}
                 }
             }
         }

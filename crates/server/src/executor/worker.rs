@@ -713,7 +713,7 @@ impl Worker {
     fn hold_if_over_limit(&self, proxy: &ProxyState) {
         let (mut queues, now) = (self.local.queues.borrow_mut(), self.env.now());
         if queues.is_over_limit(proxy.account.tenant, now) {
-            proxy.hold();
+            proxy.hold_at_limit();
             queues.hold_proxies(Held::OverLimit, now);
         }
     }
