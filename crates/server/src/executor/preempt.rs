@@ -30,8 +30,12 @@ use super::run_queues::Place;
 use super::task_use::TaskUse;
 use super::worker::{try_with_preemption, with_preemption};
 
-/// Calls that are suspended on a worker at most: further ones keep their turns. Each holds a stack.
-const SUSPENDED_MAX: usize = 256;
+/// Calls that are suspended on a worker at most: further ones keep their turns. A tenant has one at a time, and one that is over its limit of processor time
+/// has it for as long as the limit says: so these are tenants of which each is in the midst of a long statement. Each holds a stack, of which what was
+/// touched takes memory.
+pub(super) const SUSPENDED_MAX: usize = 1_024;
+/// Of 128 TiB of address space, for as many workers as a machine may have.
+const _: () = assert!(SUSPENDED_MAX as u64 * THREAD_STACK_LEN.0 <= 256 << 30);
 /// Stacks without a call that a worker keeps.
 const SPARE_STACKS_MAX: usize = 8;
 /// What a stack without a call keeps of the memory it has touched, from time to time: few statements nest deeply.

@@ -11,6 +11,7 @@ use base::{Nanos, TenantId, WorkerId};
 use env::Env;
 use governor::{CpuPromise, MilliCores};
 
+use super::preempt::SUSPENDED_MAX;
 use super::*;
 
 const A: TenantId = TenantId(16);
@@ -262,10 +263,11 @@ fn a_held_tenant_has_no_call_half_way() {
     assert_eq!(env::block_on(&Env::real(), holder), Some(MORE_THAN_A_TURN as usize));
 }
 
-#[test]
-fn calls_beyond_the_bound_keep_their_turns() {
+/// How often a call of each of so many tenants is suspended that could be ten times, all at once.
+fn suspended_of(tenants: usize) -> Vec<i32> {
     let mut stage = Stage::new(Nanos(0));
-    let homes: Vec<_> = (0..300).map(|n| Residence::new(TenantId(100 + n), &stage.worker.handle())).collect();
+    let ids = (100..).map(TenantId).take(tenants);
+    let homes: Vec<_> = ids.map(|id| Residence::new(id, &stage.worker.handle())).collect();
     let tasks: Vec<_> = homes
         .iter()
         .map(|residence| {
@@ -283,11 +285,22 @@ fn calls_beyond_the_bound_keep_their_turns() {
         })
         .collect();
     stage.turn_until(|| tasks.iter().all(TaskHandle::is_finished));
-    let suspended: Vec<i32> =
-        tasks.into_iter().map(|task| env::block_on(&Env::real(), task).unwrap()).collect();
+    tasks.into_iter().map(|task| env::block_on(&Env::real(), task).unwrap()).collect()
+}
+
+#[test]
+fn long_statements_of_hundreds_of_tenants_give_way_to_others() {
+    assert!(suspended_of(SUSPENDED_MAX - 1).iter().all(|times| *times == 10));
+    const { assert!(SUSPENDED_MAX > 1_000) };
+}
+
+#[test]
+fn calls_beyond_the_bound_keep_their_turns() {
+    let all = SUSPENDED_MAX + 100;
+    let suspended = suspended_of(all);
     assert!(suspended.iter().all(|times| *times == 10 || *times == 0), "{suspended:?}");
     let at_length = suspended.iter().filter(|times| **times == 10).count();
-    assert!((200..300).contains(&at_length), "{at_length} of 300: {suspended:?}");
+    assert!((SUSPENDED_MAX * 3 / 4..all).contains(&at_length), "{at_length} of {all}: {suspended:?}");
 }
 
 #[test]
