@@ -13,8 +13,8 @@ pub enum Interrupt {
     Wait(LockWait),
     /// A page is on disk only: have it read with [`crate::Tenant::page_requests`].
     Miss(PageNo),
-    /// The statement's turn is over, or its end was asked for ([`crate::View::in_session`]): whoever runs it knows, and runs it again if nobody
-    /// wants its end.
+    /// The statement's turn is over, or its end was asked for ([`crate::View::in_session`]), or it is to wait for the log ([`crate::Txn::take_log_wait`]):
+    /// whoever runs it knows, and runs it again if nobody wants its end.
     Asked,
     /// The statement fails.
     Error(SqlError),

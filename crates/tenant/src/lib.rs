@@ -59,7 +59,7 @@ pub use memory::{CommitWait, PageRequest, WriterWait};
 pub use redo_sink::{RedoSet, RedoSink, state_of_log_failure};
 pub use replay::{RecordSorter, Replayed, SortedBatch};
 pub use row_lock::RowLocked;
-pub use sequence::SequenceValue;
+pub use sequence::{LogWait, SequenceValue};
 pub use snapshot_view::SnapshotScan;
 pub use snapshot_view::SnapshotView;
 pub use space::{Demand, SpaceUsed};

@@ -3,13 +3,17 @@
 //! What is logged runs ahead by [`LOG_AHEAD`] values, so most calls of `nextval` log nothing; a crash skips what was logged
 //! but not given out. A new definition is logged with the value as it is. A sequence made or restarted by a transaction lives in the transaction until it commits; what is given out of it then stays given
 //! out too, whatever is rolled back but its making. What a run of a statement that is taken back has drawn of others the statement's next run gives out.
+//!
+//! A statement of a session may call them once a row, and each call of `setval` is logged. So it waits as a commit does, for its tenant's limit of log writes
+//! and for a log that is far behind, once before each call that is logged: it is taken back, and goes on behind the calls that it has made. Those beyond what
+//! is remembered do not wait.
 
-use base::{Oid, SqlError, SqlResult, SqlState};
+use base::{Lsn, Nanos, Oid, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::catalog::{Decode, Encode, Malformed, RecordKind, Sequence, decode_record, encode_record};
-use crate::interrupt::Step;
+use crate::interrupt::{Interrupt, Step};
 use crate::view::View;
 
 /// Values logged ahead, as PostgreSQL's `SEQ_LOG_VALS`.
@@ -186,6 +190,19 @@ pub(crate) struct SequenceCalls {
     calls: SmallVec<[(Oid, Call); 1]>,
     /// How many of them the present run has made.
     made: usize,
+    /// What the next one waits for, before it is made.
+    wait: Option<LogWait>,
+    /// With fewer of them none waits: each run comes further than the one before.
+    wait_from: usize,
+}
+
+/// What a statement waits for before it goes on behind [`Interrupt::Asked`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogWait {
+    /// Its tenant's limit of log writes, until this instant unless that is lifted.
+    Limit(Nanos),
+    /// The log, which is far behind, to be durable through this position.
+    Durable(Lsn),
 }
 
 impl SequenceCalls {
@@ -202,6 +219,20 @@ impl SequenceCalls {
     /// There will be no other run.
     pub(crate) fn forget(&mut self) {
         *self = SequenceCalls::default();
+    }
+
+    /// What the run that has just been stopped is to wait for, if a call is why.
+    pub(crate) fn take_wait(&mut self) -> Option<LogWait> {
+        self.wait.take()
+    }
+
+    /// Whether the call that is made now may wait: once, and only if those before it are remembered.
+    fn may_wait(&self) -> bool {
+        (self.wait_from..CALLS_MAX).contains(&self.calls.len())
+    }
+
+    fn begin_wait(&mut self, wait: LogWait) {
+        (self.wait, self.wait_from) = (Some(wait), self.calls.len() + 1);
     }
 
     /// What came of the call that is made now, if the run before made the same one at this place.
@@ -311,8 +342,30 @@ impl View<'_> {
         })
     }
 
+    /// Has the statement wait before it logs a call. A transaction that has logged some of its own waits for no limit: everybody's log is kept until it ends.
+    ///
+    /// Errors: [`Interrupt::Asked`] where it is to wait.
+    fn await_log(&mut self) -> Step<()> {
+        if self.session.is_none() || !self.txn.sequence_calls.may_wait() {
+            return Ok(());
+        }
+        let wait = match self.redo.far_behind() {
+            Some(end) => Some(LogWait::Durable(end)),
+            None if self.tenant.has_logged(self.txn) => None,
+            None => self.redo.opens_at().map(LogWait::Limit),
+        };
+        match wait {
+            None => Ok(()),
+            Some(wait) => {
+                self.txn.sequence_calls.begin_wait(wait);
+                Err(Interrupt::Asked)
+            }
+        }
+    }
+
     /// Makes `state` what a restart begins with: a small commit of its own.
     fn log_sequence(&mut self, sequence: &Sequence, state: SequenceState) -> Step<()> {
+        self.await_log()?;
         let key = RecordKind::SequenceState.key(sequence.oid.0);
         self.tenant.touch_catalog(&key.to_bytes())?;
         let lsn = self.tenant.commit_records(vec![(key, Some(state.record()))], self.redo)?;

@@ -15,7 +15,7 @@ use crate::log_ahead::Ahead;
 use crate::overlay::{Changes, Overlay, OverlayMark};
 use crate::reads::Reads;
 use crate::row::keys::{Key, KeyRange};
-use crate::sequence::{OwnSequences, SequenceCalls, SequencesMark};
+use crate::sequence::{LogWait, OwnSequences, SequenceCalls, SequencesMark};
 use crate::session_lock::SessionLocks;
 use crate::view::State;
 
@@ -264,6 +264,11 @@ impl Txn {
         mark.sequences.forget_values();
         self.lists_locks = true;
         Savepoint { mark, held: self.held.len(), modes: self.due.modes.clone() }
+    }
+
+    /// What the statement that was stopped with [`crate::Interrupt::Asked`] is to wait for before it is run again, if it was stopped for that. Once.
+    pub fn take_log_wait(&mut self) -> Option<LogWait> {
+        self.sequence_calls.take_wait()
     }
 
     /// Its own changes in the state that is read.

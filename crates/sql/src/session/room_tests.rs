@@ -91,6 +91,39 @@ fn a_commit_waits_once_for_a_log_that_is_far_behind() {
 }
 
 #[test]
+fn each_call_of_a_sequence_that_is_logged_waits_for_the_log_once() {
+    let mut bench = Bench::new();
+    let mut one = bench.session();
+    bench.run(&mut one, "CREATE SEQUENCE s");
+    // Of the values that nextval gives out 33 are logged at a time.
+    let cases = [
+        ("SELECT setval('s', g) FROM generate_series(1, 3) g", 3, 3),
+        ("SELECT nextval('s') FROM generate_series(1, 66)", 66, 2),
+    ];
+    for (calls, rows, logged) in cases {
+        for is_behind in [false, true] {
+            bench.run(&mut one, "ALTER SEQUENCE s RESTART");
+            bench.set_far_behind(is_behind);
+            bench.set_over_limit(!is_behind);
+            let mut waits = 0;
+            let answer = loop {
+                match bench.try_run(&mut one, calls) {
+                    Ok(answer) => break answer.lines(),
+                    Err(Pause::OwnCap(_)) if !is_behind => waits += 1,
+                    Err(Pause::Memory(WriterWait::Log(_))) if is_behind => waits += 1,
+                    Err(pause) => panic!("{pause:?}"),
+                }
+                assert!(waits <= logged, "{calls}");
+            };
+            bench.set_far_behind(false);
+            bench.set_over_limit(false);
+            let given: Vec<_> = (1..=rows).map(|value| value.to_string()).collect();
+            assert_eq!((answer, waits), (given, logged), "{calls}");
+        }
+    }
+}
+
+#[test]
 fn a_commit_waits_for_room_and_goes_on_without_it() {
     let (mut bench, mut one, mut other) = changed("BEGIN");
     fill(&mut bench, &mut other);

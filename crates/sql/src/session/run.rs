@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{ByteCount, Nanos, PageNo, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use sqlparser::ast;
-use tenant::{Interrupt, Step, Tenant, Txn};
+use tenant::{Interrupt, LogWait, Step, Tenant, Txn, WriterWait};
 use types::{Datum, PgType, Row, row_memory};
 
 use super::analytic::{AnalyticState, Announce, Deliver};
@@ -17,7 +17,7 @@ use super::reply::{Field, Formats, write_value};
 use super::row_store::RowStore;
 use super::setting::Id;
 use super::slices::Slicing;
-use super::transaction::{Transaction, failed_block};
+use super::transaction::{LIMIT_LOOK, Transaction, failed_block};
 use super::underway::Progress;
 use super::utility::not_in_block;
 use super::{Executed, Home, Pause, Reply, Session, SessionHost};
@@ -508,7 +508,12 @@ impl Session {
         };
         let pause = match (error, stopped) {
             (ExecError::Interrupt(interrupt), _) | (_, Some(Stopped::Interrupt(interrupt))) => {
-                pause(interrupt, home.tenant, &open.txn)
+                match open.txn.take_log_wait() {
+                    None => pause(interrupt, home.tenant, &open.txn),
+                    Some(LogWait::Durable(end)) => Pause::Memory(WriterWait::Log(end)),
+                    // The limit may be lifted meanwhile.
+                    Some(LogWait::Limit(at)) => Pause::OwnCap((at - self.start.host.now()).min(LIMIT_LOOK)),
+                }
             }
             (ExecError::Missed(pages), None) => missed(&pages, home.tenant, &open.txn),
             (_, Some(Stopped::Sleep(until))) => Pause::Sleep(until - self.start.host.now()),

@@ -15,7 +15,7 @@ use super::{Home, Pause, Reply, Session};
 use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
 
 /// How long what waits for its tenant's limit of log writes does so before it looks again.
-const LIMIT_LOOK: Nanos = Nanos::from_secs(1);
+pub(super) const LIMIT_LOOK: Nanos = Nanos::from_secs(1);
 
 /// What a transaction has changed that ends within a fraction of a millisecond.
 const ENDS_SOON_BYTES_MAX: usize = 32 << 10;
