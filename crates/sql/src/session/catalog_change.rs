@@ -180,6 +180,8 @@ impl Session {
             settings: &self.settings,
             sequences: &self.sequences,
             sleeps: self.sleeps,
+            signals: &self.signals,
+            statement: self.underway().serial,
         };
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let (outcome, stopped) = {

@@ -12,7 +12,7 @@ use super::SessionStart;
 use super::names::qualified_name;
 use super::privilege::denied;
 use super::setting::{Lasting, SERVER_VERSION, Settings};
-use super::signals::{may_act_for, signal_backend};
+use super::signals::{SentSignals, may_act_for, signal_backend};
 use crate::expr::{AdvisoryKey, EvalError, EvalResult, SessionContext};
 
 /// What `version()` answers, whichever path asks.
@@ -53,6 +53,9 @@ pub(super) struct SessionParts<'a> {
     pub(super) settings: &'a RefCell<Settings>,
     pub(super) sequences: &'a RefCell<Sequences>,
     pub(super) sleeps: Sleeps,
+    pub(super) signals: &'a RefCell<SentSignals>,
+    /// The number of the statement under way.
+    pub(super) statement: u64,
 }
 
 /// The calls of `pg_sleep` in the statement under way, which begins anew behind each that it waits for.
@@ -85,6 +88,8 @@ pub(super) struct StatementHost<'a, 'v> {
     /// Calls of `pg_sleep` so far, and how long those are that the statement has not waited for.
     slept: Cell<u32>,
     rest: Cell<Nanos>,
+    /// Signals to others so far.
+    signals: Cell<usize>,
     /// The sequence that the role was last found to have the right to advance: asked once, not for every row.
     advances: Cell<Option<u32>>,
     /// Calls that may have taken long since others had their turns.
@@ -111,6 +116,7 @@ impl<'a, 'v> StatementHost<'a, 'v> {
             sleeps: Cell::new(parts.sleeps),
             slept: Cell::default(),
             rest: Cell::new(Nanos(0)),
+            signals: Cell::default(),
             advances: Cell::default(),
             unasked: Cell::default(),
         }
@@ -343,9 +349,16 @@ impl SessionContext for StatementHost<'_, '_> {
     }
 
     fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool> {
+        let at = self.signals.replace(self.signals.get() + 1);
+        let again = self.parts.signals.borrow_mut().again(self.parts.statement, at, pid, terminate);
+        if let Some(found) = again {
+            return Ok(found);
+        }
         let reach = self.parts.settings.borrow().reach();
         let signals = self.parts.start.host.signals(reach);
-        Ok(signal_backend(&*signals, pid, terminate, |user| self.acts_for(user))?)
+        let found = signal_backend(&*signals, pid, terminate, |user| self.acts_for(user))?;
+        self.parts.signals.borrow_mut().note(pid, terminate, found);
+        Ok(found)
     }
 
     fn blocking_pids(&self, pid: i32) -> EvalResult<Vec<i32>> {

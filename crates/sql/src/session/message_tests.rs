@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-use base::{SqlError, SqlState};
+use base::{SessionId, SqlError, SqlState};
 use env::sim::World;
 
 use super::prepared::PortalRows;
 use super::stand_in::{Answer, LoneHost};
 use super::testing::{Bench, OwnAnswers};
-use super::{Bind, Executed, Home, Pause, Session, Underway};
+use super::{BackendSignals, Bind, Executed, Home, Pause, Session, Underway};
 
 const BIND: Bind<'static> =
     Bind { portal: "", statement: "", parameter_formats: &[], parameters: &[], result_formats: &[] };
@@ -126,6 +126,54 @@ fn a_portal_that_fails_behind_its_sleep_spares_nobody_elses() {
         one.sync(home, &mut out).unwrap();
     });
     assert!(matches!(bench.try_run(&mut one, "SELECT pg_sleep(5)"), Err(Pause::Sleep(_))));
+}
+
+/// Another session, which answers the first signal alone; how many it was sent.
+#[derive(Default)]
+struct Signalled(AtomicUsize);
+
+impl BackendSignals for Signalled {
+    fn user(&self, _: SessionId) -> Option<String> {
+        Some("owner".to_owned())
+    }
+    fn cancel(&self, _: SessionId) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) == 0
+    }
+    fn terminate(&self, pid: SessionId) -> bool {
+        self.cancel(pid)
+    }
+}
+
+struct SignalHost {
+    lone: LoneHost,
+    other: Arc<Signalled>,
+}
+
+impl OwnAnswers for SignalHost {
+    fn lone(&self) -> &LoneHost {
+        &self.lone
+    }
+    fn signals(&self) -> Arc<dyn BackendSignals> {
+        self.other.clone()
+    }
+}
+
+#[test]
+fn a_statement_that_is_run_again_signals_nobody_again() {
+    let (mut bench, _, _) = table();
+    for call in ["pg_cancel_backend(7)", "pg_terminate_backend(7)"] {
+        let other = Arc::new(Signalled::default());
+        let host = SignalHost { lone: LoneHost(World::new(7).env()), other: other.clone() };
+        let mut one = bench.session_from(Arc::new(host));
+        let sql = format!("SELECT {call}, pg_sleep(5)");
+        assert!(matches!(bench.try_run(&mut one, &sql), Err(Pause::Sleep(_))));
+        // As if it had slept.
+        one.sleeps.until = Some(base::Nanos(0));
+        let lines = bench.run(&mut one, &sql).lines();
+        assert!(lines.len() == 1 && lines[0].starts_with('t'), "{lines:?}");
+        assert_eq!(other.0.load(Ordering::Relaxed), 1, "{call}");
+        assert_eq!(bench.run(&mut one, &format!("SELECT {call}")).lines(), ["f"], "another statement's");
+    }
 }
 
 #[test]

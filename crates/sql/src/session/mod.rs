@@ -113,6 +113,7 @@ use portals::Portals;
 use prepared::Statements;
 use script::Script;
 use setting::{Id, Settings};
+use signals::SentSignals;
 use slices::{FilledTable, Slicing};
 use transaction::Transaction;
 use underway::Progress;
@@ -279,6 +280,7 @@ pub struct Session {
     rows_wanted: Option<u32>,
     /// Of the running statement.
     sleeps: Sleeps,
+    signals: RefCell<SentSignals>,
     progress: Progress,
     counting: Counting,
     /// Microseconds since 2000-01-01 UTC.
@@ -341,6 +343,7 @@ impl Session {
             observed: None,
             sequences: RefCell::default(),
             sleeps: Sleeps::default(),
+            signals: RefCell::default(),
             progress: Progress::default(),
             counting,
             transaction_start: now,

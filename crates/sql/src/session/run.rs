@@ -474,6 +474,8 @@ impl Session {
             settings: &self.settings,
             sequences: &self.sequences,
             sleeps: self.sleeps,
+            signals: &self.signals,
+            statement: self.underway().serial,
         };
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let (outcome, stopped, sleeps) = {
@@ -487,7 +489,10 @@ impl Session {
         };
         self.sleeps = if outcome.is_ok() { Sleeps::default() } else { sleeps };
         match &outcome {
-            Ok(done) => self.progress.end_part(done.examined),
+            Ok(done) => {
+                self.progress.end_part(done.examined);
+                self.signals.get_mut().forget();
+            }
             Err(_) => self.progress.note_read(asked.examined.get()),
         }
         let outcome = match outcome {

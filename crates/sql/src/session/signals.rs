@@ -13,6 +13,51 @@ pub trait BackendSignals: Send + Sync {
     fn terminate(&self, pid: SessionId) -> bool;
 }
 
+/// Calls that are remembered for a statement's next run, 8 bytes each.
+const SENT_MAX: usize = 1 << 10;
+
+/// The calls of the statement under way. One that is taken back and run again has made them all the same: as long as the next run makes the same ones it is
+/// answered as the one before it was. Who was cancelled for it may be at another statement by then.
+#[derive(Default)]
+pub(super) struct SentSignals {
+    /// Its number.
+    statement: u64,
+    calls: Vec<Sent>,
+}
+
+struct Sent {
+    pid: i32,
+    terminate: bool,
+    found: bool,
+}
+
+impl SentSignals {
+    /// What came of a statement's call with this number, if the run before has made the same one.
+    pub(super) fn again(&mut self, statement: u64, at: usize, pid: i32, terminate: bool) -> Option<bool> {
+        if self.statement != statement {
+            *self = SentSignals { statement, calls: Vec::new() };
+        }
+        let sent = self.calls.get(at)?;
+        if (sent.pid, sent.terminate) != (pid, terminate) {
+            // This run goes another way.
+            self.calls.truncate(at);
+            return None;
+        }
+        Some(sent.found)
+    }
+
+    pub(super) fn note(&mut self, pid: i32, terminate: bool, found: bool) {
+        if self.calls.len() < SENT_MAX {
+            self.calls.push(Sent { pid, terminate, found });
+        }
+    }
+
+    /// There will be no other run of what was done so far.
+    pub(super) fn forget(&mut self) {
+        self.calls.clear();
+    }
+}
+
 /// Of a session that is alone.
 impl BackendSignals for () {
     fn user(&self, _: SessionId) -> Option<String> {

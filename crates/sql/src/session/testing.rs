@@ -9,7 +9,8 @@ use tenant::{RedoSink, Tenant};
 
 use super::stand_in::{Answer, LoneHost};
 use super::{
-    BackendRow, Executed, Home, Pause, Reach, Session, SessionHost, SessionStart, SharedPlans, Underway,
+    BackendRow, BackendSignals, Executed, Home, Pause, Reach, Session, SessionHost, SessionStart, SharedPlans,
+    Underway,
 };
 
 /// A log that forgets its records.
@@ -59,6 +60,9 @@ pub(crate) trait OwnAnswers: Send + Sync {
     fn shared_plans(&self) -> Option<&SharedPlans> {
         None
     }
+    fn signals(&self) -> Arc<dyn BackendSignals> {
+        Arc::new(())
+    }
 }
 
 impl<T: OwnAnswers> SessionHost for T {
@@ -86,6 +90,9 @@ impl<T: OwnAnswers> SessionHost for T {
     }
     fn shared_plans(&self) -> Option<&SharedPlans> {
         OwnAnswers::shared_plans(self)
+    }
+    fn signals(&self, _: Reach) -> Arc<dyn BackendSignals> {
+        OwnAnswers::signals(self)
     }
     fn password_verifier(&self, password: &str) -> SqlResult<String> {
         self.lone().password_verifier(password)
