@@ -1,16 +1,20 @@
 //! Who may enter where: the reception's questions, answered by the tenants' homes.
+//!
+//! A login waits for its tenant's home: for as long as the tenant takes to open, or its limit of processor time says. Meanwhile it has one of the reception's
+//! places, which all tenants share. So of one tenant a bounded number waits, and more are refused.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
 use futures::future::BoxFuture;
 use pgproto::scram::Verifier;
 use pgproto::startup::CancelKey;
+use rustc_hash::FxHashMap;
 use sql::session::BackendRow;
 use tenant::catalog::Privileges;
 
-use crate::reception::{Admission, Authenticated, Gate, shown_address};
+use crate::reception::{Admission, Authenticated, Gate, HANDSHAKES_MAX, shown_address};
 use crate::session;
 use crate::shared::Shared;
 use crate::tenants::{ADMINISTRATOR, Entry, Home};
@@ -19,8 +23,59 @@ use crate::tenants::{ADMINISTRATOR, Entry, Home};
 /// them open for minutes.
 const LOGIN_WAIT: Nanos = Nanos::from_secs(5);
 
+/// Logins of one tenant that wait for its home at once, a fourth of the reception's places. A tenant that is open and below its limits answers in less than a
+/// millisecond.
+const LOGINS_MAX: usize = HANDSHAKES_MAX / 4;
+
 /// [`Gate`] of a running server.
-pub(crate) struct ServerGate(pub(crate) Arc<Shared>);
+pub(crate) struct ServerGate {
+    shared: Arc<Shared>,
+    logins: Arc<Logins>,
+}
+
+impl ServerGate {
+    pub(crate) fn new(shared: Arc<Shared>) -> ServerGate {
+        ServerGate { shared, logins: Arc::default() }
+    }
+}
+
+/// How many logins wait for the home of each tenant for which any does.
+#[derive(Default)]
+struct Logins(Mutex<FxHashMap<TenantId, usize>>);
+
+/// One of them, until this is dropped.
+struct WaitingLogin {
+    logins: Arc<Logins>,
+    tenant: TenantId,
+}
+
+impl Logins {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` where as many wait as may.
+    fn begin(self: &Arc<Logins>, tenant: TenantId) -> Option<WaitingLogin> {
+        let mut waiting = self.lock();
+        let of_tenant = waiting.entry(tenant).or_default();
+        if *of_tenant >= LOGINS_MAX {
+            return None;
+        }
+        *of_tenant += 1;
+        Some(WaitingLogin { logins: self.clone(), tenant })
+    }
+}
+
+impl Drop for WaitingLogin {
+    fn drop(&mut self) {
+        let mut waiting = self.logins.lock();
+        let of_tenant = waiting.get_mut(&self.tenant).expect("it was counted");
+        *of_tenant -= 1;
+        if *of_tenant == 0 {
+            waiting.remove(&self.tenant);
+        }
+    }
+}
 
 /// A role as far as its login goes.
 struct Login {
@@ -32,9 +87,13 @@ struct Login {
 
 impl Gate for ServerGate {
     fn admit(&self, database: &str, user: &str) -> BoxFuture<'static, SqlResult<Admission>> {
-        let shared = self.0.clone();
+        let (shared, logins) = (self.shared.clone(), self.logins.clone());
         let (database, user) = (database.to_owned(), user.to_owned());
         Box::pin(async move {
+            // The administrator is asked for elsewhere, and may look why nobody gets in.
+            let asked = shared.tenants.find(&database).filter(|_| user != ADMINISTRATOR);
+            let waiting = asked.map(|entry| logins.begin(entry.id).ok_or_else(|| too_many(&entry)));
+            let _waiting = waiting.transpose()?;
             // While there is time to tell why.
             let wait = Nanos(shared.config.authentication_timeout.0 / 3 * 2);
             let mut admitted = pin!(admit(&shared, &database, &user));
@@ -47,7 +106,7 @@ impl Gate for ServerGate {
     }
 
     fn enter(&self, client: Authenticated) -> Result<(), Box<(Authenticated, SqlError)>> {
-        let shared = &self.0;
+        let shared = &self.shared;
         let tenant = client.admission.tenant;
         let Some(entry) = shared.tenants.get(tenant) else {
             let error = unknown_database(&client.database);
@@ -78,7 +137,7 @@ impl Gate for ServerGate {
     }
 
     fn cancel(&self, key: CancelKey) {
-        self.0.sessions.cancel(key);
+        self.shared.sessions.cancel(key);
     }
 }
 
@@ -91,6 +150,15 @@ fn starting_up() -> SqlError {
     SqlError::fatal(SqlState::CANNOT_CONNECT_NOW, "the database system is starting up").with_detail(
         "The database is being opened, which takes long where much is in its log or its limits hold it.",
     )
+}
+
+/// Too many logins wait for a tenant's home: most because it is being opened, else because its limits hold it.
+fn too_many(entry: &Entry) -> SqlError {
+    if !entry.home.is_open() {
+        return starting_up();
+    }
+    SqlError::fatal(SqlState::TOO_MANY_CONNECTIONS, "too many clients log in to this database at once")
+        .with_detail("Its limit of processor time holds those that do.")
 }
 
 fn unknown_database(name: &str) -> SqlError {
@@ -152,5 +220,24 @@ impl Home {
         let stopping =
             || SqlError::fatal(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down");
         self.shared_if_running().map(|shared| session::wall_clock(&shared.env)).ok_or_else(stopping)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_tenants_logins_leave_the_receptions_places_to_others() {
+        const { assert!(LOGINS_MAX < HANDSHAKES_MAX) };
+        let (logins, [held, other]) = (Arc::<Logins>::default(), [16, 17].map(TenantId));
+        let mut waiting: Vec<_> = std::iter::from_fn(|| logins.begin(held)).take(HANDSHAKES_MAX).collect();
+        assert_eq!(waiting.len(), LOGINS_MAX);
+        assert!(logins.begin(other).is_some());
+        waiting.pop();
+        waiting.extend(logins.begin(held));
+        assert_eq!((waiting.len(), logins.begin(held).is_some()), (LOGINS_MAX, false));
+        drop(waiting);
+        assert!(logins.lock().is_empty());
     }
 }

@@ -25,7 +25,7 @@ use crate::stream::Stream;
 pub(crate) use handshake::{Authenticated, shown_address};
 
 /// Connections in start-up or authentication at once; more wait in the listener's queue.
-const HANDSHAKES_MAX: usize = 2_000;
+pub(crate) const HANDSHAKES_MAX: usize = 2_000;
 /// Who has not come through in so long gives its place up to a newcomer, while all are taken.
 const PLACE_TIME: Nanos = Nanos::from_secs(5);
 /// How long nothing is accepted after the system refused to accept.
@@ -46,7 +46,7 @@ pub(crate) struct Admission {
 
 /// What the reception asks of the server. Calls return at once.
 pub(crate) trait Gate: Send + Sync {
-    /// Looks up a database and a user of it. Fatal errors are told to the client: 3D000 for an unknown database.
+    /// Looks up a database and a user of it. Fatal errors are told to the client: 3D000 for an unknown database, 53300 or 57P03 where too many wait for one.
     fn admit(&self, database: &str, user: &str) -> BoxFuture<'static, SqlResult<Admission>>;
     /// Takes over an authenticated client.
     ///

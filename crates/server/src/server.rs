@@ -243,7 +243,7 @@ impl Server {
         let tls = tls.map(|tls| tls.config);
         let reception = Reception {
             env: env.clone(),
-            gate: Arc::new(ServerGate(shared.clone())),
+            gate: Arc::new(ServerGate::new(shared.clone())),
             tls: tls.clone(),
             authentication_timeout: shared.config.authentication_timeout,
             mock_secret: self._data_dir.login_secret(),
