@@ -27,13 +27,36 @@ pub enum Direction {
 
 /// A scan under way; move it with [`View::next`].
 #[derive(Clone, Debug)]
-pub struct Scan {
-    table: Arc<Table>,
-    /// The index scanned, if it is not the table's own tree.
-    index: Option<Box<Index>>,
+pub struct Scan<'t> {
+    of: Scanned<'t>,
     /// The table key of the index entry last visited.
     table_key: Key,
     walk: Walk,
+}
+
+/// What is scanned: the table, and the index if it is not the table's own tree.
+#[derive(Clone, Debug)]
+enum Scanned<'t> {
+    Borrowed(&'t Table, Option<&'t Index>),
+    Shared(Arc<Table>, Option<Box<Index>>),
+}
+
+impl Scanned<'_> {
+    #[inline]
+    fn table(&self) -> &Table {
+        match self {
+            Scanned::Borrowed(table, _) => table,
+            Scanned::Shared(table, _) => table,
+        }
+    }
+
+    #[inline]
+    fn index(&self) -> Option<&Index> {
+        match self {
+            Scanned::Borrowed(_, index) => *index,
+            Scanned::Shared(_, index) => index.as_deref(),
+        }
+    }
 }
 
 /// The entries of one tree with the transaction's changes.
@@ -56,9 +79,9 @@ struct Walk {
 /// otherwise.
 const LONG_UNASKED_MAX: usize = 256 << 10;
 
-impl Scan {
-    pub fn table(&self) -> &Arc<Table> {
-        &self.table
+impl Scan<'_> {
+    pub fn table(&self) -> &Table {
+        self.of.table()
     }
 
     /// The key, in the tree that is scanned, of the entry last visited, where the transaction has changed nothing of that tree.
@@ -89,8 +112,21 @@ impl View<'_> {
         access: Access<'_>,
         range: KeyRange,
         direction: Direction,
-    ) -> Scan {
+    ) -> Scan<'static> {
         self.scan_state(table, access, range, direction, State::Statement)
+    }
+
+    /// As [`View::scan`], of definitions that stay as long as the scan. Those in a plan belong to all sessions that have an equal one, on whichever worker:
+    /// to count a reference to them is to take a cache line away from the others, and an index is copied in parts.
+    pub fn scan_borrowed<'t>(
+        &mut self,
+        table: &'t Table,
+        access: Access<'t>,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Scan<'t> {
+        let of = Scanned::Borrowed(table, index_beside(table, access));
+        self.begin_scan(of, range, direction, State::Statement)
     }
 
     /// About how many rows a scan over `range` would come by: of what is committed, without changes of transactions under way. Looks at the pages on the
@@ -114,7 +150,7 @@ impl View<'_> {
         access: Access<'_>,
         range: KeyRange,
         direction: Direction,
-    ) -> Step<Scan> {
+    ) -> Step<Scan<'static>> {
         self.tenant.require_definition_of_snapshot(self.txn, table.oid)?;
         Ok(self.scan_state(table, access, range, direction, State::Newest))
     }
@@ -126,12 +162,19 @@ impl View<'_> {
         range: KeyRange,
         direction: Direction,
         state: State,
-    ) -> Scan {
-        let index = match access {
-            Access::Index(index) if !table.is_primary(index) => Some(Box::new(index.clone())),
-            _ => None,
-        };
-        let tree = index.as_ref().map_or(table.tree, |index| index.tree);
+    ) -> Scan<'static> {
+        let index = index_beside(table, access).map(|index| Box::new(index.clone()));
+        self.begin_scan(Scanned::Shared(Arc::clone(table), index), range, direction, state)
+    }
+
+    fn begin_scan<'t>(
+        &mut self,
+        of: Scanned<'t>,
+        range: KeyRange,
+        direction: Direction,
+        state: State,
+    ) -> Scan<'t> {
+        let tree = of.index().map_or(of.table().tree, |index| index.tree);
         if state == State::Statement {
             self.note_read(tree, || range.clone());
         }
@@ -140,8 +183,7 @@ impl View<'_> {
         // The first step finds the root, and whether the snapshot is still there.
         let root = btree::TreeRoot::default();
         Scan {
-            table: Arc::clone(table),
-            index,
+            of,
             table_key: Key::new(),
             walk: Walk {
                 tree,
@@ -157,35 +199,36 @@ impl View<'_> {
     }
 
     /// The scan's next row; `None` at its end. After an interrupt the statement starts anew, and so do its scans.
-    pub fn next<'v>(&'v mut self, scan: &'v mut Scan) -> Step<Option<RowRef<'v>>> {
+    pub fn next<'v>(&'v mut self, scan: &'v mut Scan<'_>) -> Step<Option<RowRef<'v>>> {
         self.step()?;
         if scan.walk.long_read >= LONG_UNASKED_MAX {
             scan.walk.long_read = 0;
             self.look()?;
         }
-        let Some(index) = &scan.index else {
+        let table = scan.of.table();
+        let Some(index) = scan.of.index() else {
             let Some((key, value)) = next_entry(self, &mut scan.walk)? else { return Ok(None) };
-            return Ok(Some(RowRef::new(&scan.table, key, value)));
+            return Ok(Some(RowRef::new(table, key, value)));
         };
         let Some((key, value)) = next_entry(self, &mut scan.walk)? else { return Ok(None) };
-        let table_key = table_key_of_entry(&key, &value).ok_or_else(|| disagreement(&scan.table, index))?;
+        let table_key = table_key_of_entry(&key, &value).ok_or_else(|| disagreement(table, index))?;
         scan.table_key = Key::from_slice(table_key);
-        self.note_point_read(scan.table.tree, &scan.table_key);
-        match self.read(scan.table.tree, &scan.table_key, scan.walk.state)? {
+        self.note_point_read(table.tree, &scan.table_key);
+        match self.read(table.tree, &scan.table_key, scan.walk.state)? {
             Some(bytes) => {
                 if let Cow::Owned(long) = &bytes {
                     scan.walk.long_read += long.len();
                 }
-                Ok(Some(RowRef::new(&scan.table, Cow::Borrowed(&scan.table_key), bytes)))
+                Ok(Some(RowRef::new(table, Cow::Borrowed(&scan.table_key), bytes)))
             }
-            None => Err(disagreement(&scan.table, index).into()),
+            None => Err(disagreement(table, index).into()),
         }
     }
 
     /// The scan's next row as values of `columns` and its key; `None` at its end.
     pub fn next_columns(
         &mut self,
-        scan: &mut Scan,
+        scan: &mut Scan<'_>,
         columns: &[usize],
         out: &mut Vec<types::Datum>,
     ) -> Step<Option<Key>> {
@@ -196,6 +239,14 @@ impl View<'_> {
                 Ok(Some(Key::from_slice(row.key())))
             }
         }
+    }
+}
+
+/// The index that is scanned, if it is not the table's own tree.
+fn index_beside<'t>(table: &Table, access: Access<'t>) -> Option<&'t Index> {
+    match access {
+        Access::Index(index) if !table.is_primary(index) => Some(index),
+        _ => None,
     }
 }
 

@@ -33,7 +33,7 @@ const ROWS_TOGETHER: usize = 1024;
 
 /// The rows of a table that reference certain values, as they are found.
 struct Referencing {
-    scan: Scan,
+    scan: Scan<'static>,
     /// The values that they have; `None` where several stand for those that are referenced.
     values: Option<Vec<Datum>>,
 }

@@ -199,7 +199,7 @@ impl View<'_> {
 /// A look at every row of a table, which the statement goes on with when it is run again.
 #[derive(Debug)]
 pub struct Look {
-    scan: Scan,
+    scan: Scan<'static>,
     piece: Piece,
     /// The last row that nothing is left to do for.
     after: Option<Key>,

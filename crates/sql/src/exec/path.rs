@@ -288,7 +288,7 @@ impl Run<'_, '_> {
         }
         let access = index.map_or(Access::Table, |index| Access::Index(&scan.table.indexes[index]));
         let direction = if backward { Direction::Backward } else { Direction::Forward };
-        let mut cursor = self.view.borrow_mut().scan(&scan.table, access, range, direction);
+        let mut cursor = self.view.borrow_mut().scan_borrowed(&scan.table, access, range, direction);
         loop {
             self.examine()?;
             let mut bytes = 0;

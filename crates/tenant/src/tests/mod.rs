@@ -325,7 +325,9 @@ pub(crate) fn scan_rows(
 ) -> Result<Vec<Row>, Interrupt> {
     let table = view.table(table)?;
     let index = index.map(|oid| table.index(oid).expect("the index exists"));
-    let mut scan = view.scan(&table, index.map_or(Access::Table, Access::Index), range, direction);
+    let before = Arc::strong_count(&table);
+    let mut scan = view.scan_borrowed(&table, index.map_or(Access::Table, Access::Index), range, direction);
+    assert_eq!(Arc::strong_count(&table), before, "no reference is counted");
     let mut rows = Vec::new();
     while let Some(row) = view.next(&mut scan)? {
         rows.push(row.to_row()?);
