@@ -178,7 +178,8 @@ impl Standing {
         self.position = self.position.max(now.saturating_sub(owed));
         self.begin_slice(rate);
         let first_part = self.took_awake.clamp(FIRST_PART_MIN, SLICE);
-        self.deadline = self.position.saturating_add(rate.time_for(first_part));
+        // Nothing was due before it woke. What it was owed when it blocked is up to a slice, and may be more than the first part.
+        self.deadline = self.position.saturating_add(rate.time_for(first_part)).max(now);
         self.charged_at_waking = self.charged;
     }
 
@@ -346,6 +347,13 @@ mod tests {
             assert!(standing.pass_deadline(rate));
             assert_eq!(standing.deadline, 200 * MS + 4 * SLICE);
         }
+        // Who was owed a slice when it blocked is due when it wakes, however little it took.
+        standing.charged += 10_000;
+        standing.sleep(100 * MS);
+        standing.position = 99 * MS;
+        standing.wake(rate, 200 * MS);
+        assert_eq!((standing.position, standing.deadline), (200 * MS - 2 * SLICE, 200 * MS));
+        assert_eq!(standing.slice_end, 200 * MS);
     }
 
     #[test]
