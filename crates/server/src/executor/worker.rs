@@ -633,7 +633,7 @@ impl Worker {
                     queues.settle(index, now);
                     queues.set_unseen_since(unseen_since);
                     drop(queues);
-                    if self.is_to_look(local, looked_at, mark, now) {
+                    if now - start < TURN_MAX && self.is_to_look(local, looked_at, mark, now) {
                         *completions += self.reactor.turn(Some(Nanos(0)))?;
                         // The look is no poll's: all have part in it by what is reconciled.
                         mark = self.env.clock.ticks();
@@ -664,9 +664,12 @@ impl Worker {
         }
     }
 
-    /// Whether the worker, which looked at the ring at `looked_at` and has polled since, looks again before the turn is over.
+    /// Whether the worker, which looked at the ring at `looked_at` and has polled since, looks again before the turn is over. Not if nobody is
+    /// to be polled next: then the turn ends, and with a look.
     fn is_to_look(&self, local: &Local, looked_at: Ticks, mark: Ticks, now: Nanos) -> bool {
-        self.env.clock.ticks_between(looked_at, mark) >= LOOK_INTERVAL && local.is_sleeper_due_soon(now)
+        self.env.clock.ticks_between(looked_at, mark) >= LOOK_INTERVAL
+            && local.queues.borrow().has_work()
+            && local.is_sleeper_due_soon(now)
     }
 
     /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least. Its least ends a little before a tenant that has just
