@@ -9,6 +9,7 @@
 //! The truth are the plans; here are texts, and by them weak references. Each session counts its plans in full, shared or not. The texts are nobody's; there
 //! is room for a bounded number, of which each tenant has as many as the others where they want more.
 
+use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use base::TenantId;
@@ -34,7 +35,7 @@ const LOOK_AFTER_MIN: usize = 64;
 const TABLE_PARTS_MAX: usize = 256;
 const TABLE_TEXTS_LEN_MAX: usize = 16 << 10;
 /// Different plans of one text: those of tenants whose tables are not quite the same, or have other numbers of rows. A new one takes the place of
-/// what the fewest have.
+/// what the fewest have, of those of the tenant that has brought the most of them.
 const VARIANTS_MAX: usize = 8;
 /// Texts of which the one goes that the fewest have, where a tenant gives one up for another tenant's: under the lock.
 const GIVEN_UP_OF: usize = 16;
@@ -74,14 +75,17 @@ impl Text {
 /// A plan with what goes with it.
 #[derive(Clone)]
 struct Shared {
+    /// Whose session came with it first.
+    of: TenantId,
     bound: Weak<BoundPlan>,
     parameters: Weak<[PgType]>,
     fields: Option<Weak<[Field]>>,
 }
 
 impl Shared {
-    fn of(planned: &Planned) -> Shared {
+    fn of(of: TenantId, planned: &Planned) -> Shared {
         Shared {
+            of,
             bound: Arc::downgrade(&planned.bound),
             parameters: Arc::downgrade(&planned.parameters),
             fields: planned.fields.as_ref().map(Arc::downgrade),
@@ -128,11 +132,16 @@ impl Known {
         let plans = &mut text.plans;
         plans.retain(Shared::is_there);
         if plans.len() >= VARIANTS_MAX {
+            // The new one among them.
+            let number_of = |tenant: TenantId| {
+                plans.iter().filter(|plan| plan.of == tenant).count() + usize::from(tenant == of)
+            };
             // Who has it keeps it; the new one may come to be had by many.
-            let fewest = (0..plans.len()).min_by_key(|at| plans[*at].bound.strong_count());
+            let fewest = (0..plans.len())
+                .min_by_key(|at| (Reverse(number_of(plans[*at].of)), plans[*at].bound.strong_count()));
             fewest.into_iter().for_each(|at| drop(plans.swap_remove(at)));
         }
-        plans.push(Shared::of(planned));
+        plans.push(Shared::of(of, planned));
     }
 
     /// Forgets the texts of which nobody has a plan that somebody else has: those of `of`, and of tenants that have brought more. Whether there is room then.
@@ -419,6 +428,32 @@ mod tests {
         }
         let brought = server.plans.known(|known| known.brought.clone());
         assert_eq!((brought[&TenantId(16)], brought[&TenantId(17)]), (TEXTS_MAX - texts.len(), texts.len()));
+    }
+
+    #[test]
+    fn one_tenants_plans_of_a_text_leave_those_of_others_there() {
+        const SQL: &str = "SELECT * FROM t";
+        let server = server();
+        let with_column = |id: u64, column: u64| {
+            let mut tenant = numbered_tenant_of(&server, TenantId(id));
+            tenant.0.run(&mut tenant.1, &format!("CREATE TABLE t (id int PRIMARY KEY, c{column} int)"));
+            tenant
+        };
+        let others = 1..VARIANTS_MAX as u64;
+        let mut all: Vec<_> = others.map(|column| with_column(100 + column, column)).collect();
+        all.iter_mut().for_each(|tenant| prepare(tenant, "s", SQL));
+        let mut greedy = with_column(16, 0);
+        for n in 0..2 * VARIANTS_MAX {
+            greedy.0.run(&mut greedy.1, &format!("ALTER TABLE t ADD COLUMN d{n} int"));
+            for name in ["one", "another", "third"] {
+                prepare(&mut greedy, &format!("{name} {n}"), SQL);
+            }
+        }
+        for (column, tenant) in (1..).zip(&all) {
+            let mut twin = with_column(200 + column, column);
+            prepare(&mut twin, "s", SQL);
+            assert!(Arc::ptr_eq(&plan_of(&twin, "s"), &plan_of(tenant, "s")), "c{column}");
+        }
     }
 
     #[test]
