@@ -1,7 +1,7 @@
 //! Single messages: what their transaction keeps others from while it waits for the next one, and portals that have run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::{SessionId, SqlError, SqlState};
 use env::sim::World;
@@ -11,7 +11,7 @@ use super::stand_in::{Answer, LoneHost};
 use super::testing::{Bench, OwnAnswers};
 use super::{BackendSignals, Bind, Executed, Home, Pause, Session, Underway};
 
-const BIND: Bind<'static> =
+pub(super) const BIND: Bind<'static> =
     Bind { portal: "", statement: "", parameter_formats: &[], parameters: &[], result_formats: &[] };
 const INSERT: &str = "INSERT INTO t VALUES (1, 'other')";
 
@@ -232,7 +232,7 @@ fn a_portal_that_has_run_yields_no_more_rows_and_runs_no_more() {
 }
 
 /// Binds a statement to the portal `p`.
-fn bind(home: &mut Home<'_>, session: &mut Session, sql: &str, out: &mut Answer) {
+pub(super) fn bind(home: &mut Home<'_>, session: &mut Session, sql: &str, out: &mut Answer) {
     let bind =
         Bind { portal: "p", statement: "", parameter_formats: &[], parameters: &[], result_formats: &[] };
     session.parse(home, "", sql, &[], out).unwrap();
@@ -618,96 +618,6 @@ fn what_is_kept_by_names_is_bounded_and_fits_again_once_it_is_gone() {
         }));
         bench.run(&mut one, "DEALLOCATE l");
     }
-}
-
-/// A server whose clock goes on whenever somebody looks at it.
-struct TickingHost {
-    lone: LoneHost,
-    looks: AtomicI64,
-}
-
-impl OwnAnswers for TickingHost {
-    fn lone(&self) -> &LoneHost {
-        &self.lone
-    }
-    fn wall_clock(&self) -> i64 {
-        self.looks.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-#[test]
-fn a_statement_begins_once_however_often_it_pauses() {
-    let mut bench = Bench::new();
-    let host = TickingHost { lone: LoneHost(World::new(7).env()), looks: AtomicI64::new(0) };
-    let mut session = bench.session_from(Arc::new(host));
-    bench.run(&mut session, "CREATE TABLE u (id int PRIMARY KEY, at timestamptz)");
-    bench.run(&mut session, "INSERT INTO u SELECT g FROM generate_series(1, 20000) g");
-    let mut out = Answer::default();
-    bench.turn(|home| bind(home, &mut session, "UPDATE u SET at = statement_timestamp()", &mut out));
-    let mut turns = 1;
-    while bench.turn(|home| match session.execute(home, "p", None, &mut out) {
-        Ok(_) => false,
-        Err(Pause::Yield | Pause::Slice(_)) => true,
-        Err(pause) => panic!("{pause:?}"),
-    }) {
-        turns += 1;
-    }
-    assert!(turns > 3, "{turns} turns");
-    // The next one has a time of its own.
-    bench.turn(|home| {
-        session.sync(home, &mut out).unwrap();
-        bind(home, &mut session, "UPDATE u SET at = statement_timestamp() WHERE id = 7", &mut out);
-        session.execute(home, "p", None, &mut out).unwrap();
-        session.sync(home, &mut out).unwrap();
-    });
-    let mut at = |id: u32| bench.run(&mut session, &format!("SELECT at FROM u WHERE id = {id}")).lines();
-    let first = at(1);
-    assert_eq!((at(20_000), at(9_999)), (first.clone(), first.clone()));
-    assert_ne!(at(7), first);
-}
-
-#[test]
-fn statements_of_messages_that_came_together_take_one_look_at_the_clock() {
-    let mut bench = Bench::new();
-    let host = Arc::new(TickingHost { lone: LoneHost(World::new(7).env()), looks: AtomicI64::new(0) });
-    let mut session = bench.session_from(host.clone());
-    host.looks.store(5000, Ordering::Relaxed);
-    session.received(OwnAnswers::now(&*host));
-    let told = bench.run(&mut session, "SELECT statement_timestamp() = now(); SELECT 2; SELECT 3");
-    assert_eq!(told.lines(), ["t", "2", "3"]);
-    assert_eq!(host.looks.load(Ordering::Relaxed), 5001);
-}
-
-#[test]
-fn now_and_today_are_those_of_the_transaction_that_a_statement_opens() {
-    const DAY: i64 = 86_400_000_000;
-    let mut bench = Bench::new();
-    let host = Arc::new(TickingHost { lone: LoneHost(World::new(7).env()), looks: AtomicI64::new(0) });
-    let mut session = bench.session_from(host.clone());
-    bench.run(&mut session, "CREATE TABLE ev (day date)");
-    let mut out = Answer::default();
-    bench.turn(|home| session.parse(home, "p", "INSERT INTO ev VALUES ($1)", &[], &mut out)).unwrap();
-    // Days go by in which the session is idle.
-    for day in [2, 4] {
-        host.looks.store(day * DAY, Ordering::Relaxed);
-        let told = bench.run(&mut session, "SELECT 'now'::timestamptz = now(), 'today'::date = current_date");
-        assert_eq!(told.lines(), ["t|t"]);
-        host.looks.store((day + 1) * DAY, Ordering::Relaxed);
-        let parameters = [Some(&b"today"[..])];
-        bench.turn(|home| {
-            session.bind(home, Bind { statement: "p", parameters: &parameters, ..BIND }, &mut out).unwrap();
-            session.execute(home, "", None, &mut out).unwrap();
-            session.sync(home, &mut out).unwrap();
-        });
-    }
-    let days = bench.run(&mut session, "SELECT day FROM ev ORDER BY day").lines();
-    assert_eq!(days, ["2000-01-04", "2000-01-06"]);
-    // In a block they are the block's.
-    bench.run(&mut session, "BEGIN");
-    host.looks.store(9 * DAY, Ordering::Relaxed);
-    let told = bench.run(&mut session, "SELECT 'now'::timestamptz = now(), 'today'::date");
-    assert_eq!(told.lines(), ["t|2000-01-06"]);
-    bench.run(&mut session, "ROLLBACK");
 }
 
 #[test]

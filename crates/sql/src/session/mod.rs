@@ -8,6 +8,8 @@ mod analytic;
 #[cfg(test)]
 mod analytic_tests;
 mod catalog_change;
+#[cfg(test)]
+mod clock_tests;
 mod context;
 #[cfg(test)]
 mod copy_tests;
