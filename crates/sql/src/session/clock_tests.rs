@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use base::Nanos;
 use env::sim::World;
 
 use super::message_tests::{BIND, bind};
@@ -66,6 +67,36 @@ fn statements_of_messages_that_came_together_take_one_look_at_the_clock() {
     let told = bench.run(&mut session, "SELECT statement_timestamp() = now(); SELECT 2; SELECT 3");
     assert_eq!(told.lines(), ["t", "2", "3"]);
     assert_eq!(host.looks.load(Ordering::Relaxed), 5001);
+}
+
+/// A server that is kept from going on for 5 ms wherever it reads the wall clock, just before it does.
+struct HeldUpHost {
+    lone: LoneHost,
+    micros: AtomicI64,
+}
+
+impl OwnAnswers for HeldUpHost {
+    fn lone(&self) -> &LoneHost {
+        &self.lone
+    }
+    fn wall_clock(&self) -> i64 {
+        self.micros.fetch_add(5000, Ordering::Relaxed) + 5000
+    }
+    fn now(&self) -> Nanos {
+        Nanos(self.micros.load(Ordering::Relaxed).cast_unsigned() * 1000)
+    }
+}
+
+#[test]
+fn no_statement_begins_ahead_of_the_wall_clock() {
+    let mut bench = Bench::new();
+    let host = Arc::new(HeldUpHost { lone: LoneHost(World::new(7).env()), micros: AtomicI64::new(0) });
+    let mut session = bench.session_from(host.clone());
+    for _ in 0..3 {
+        session.received(OwnAnswers::now(&*host));
+        let told = bench.run(&mut session, "SELECT statement_timestamp() < clock_timestamp()");
+        assert_eq!(told.lines(), ["t"]);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use base::Nanos;
 
+use super::script::ClockRead;
 use super::statement_counts::{StatementCounts, StatementTook, Taken};
 use super::{Session, SessionHost};
 
@@ -186,7 +187,7 @@ impl Session {
     /// Messages came, at `now`, for which the session had waited.
     #[inline]
     pub fn received(&mut self, now: Nanos) {
-        self.clock_read = Some((now, self.start.host.wall_clock()));
+        self.clock_read = ClockRead::Due;
         self.counting.received(now);
     }
 

@@ -113,7 +113,7 @@ use counting::{Counting, Outcome};
 use kept_rows::Giving;
 use portals::Portals;
 use prepared::Statements;
-use script::Script;
+use script::{ClockRead, Script};
 use setting::{Id, Settings};
 use signals::SentSignals;
 use slices::{FilledTable, Slicing};
@@ -288,8 +288,7 @@ pub struct Session {
     /// Microseconds since 2000-01-01 UTC.
     transaction_start: i64,
     statement_start: i64,
-    /// The monotonic clock's time when messages came last, and the wall clock's then.
-    clock_read: Option<(Nanos, i64)>,
+    clock_read: ClockRead,
     /// Built from the settings; renewed when one of them changes.
     format: Arc<FormatContext>,
     /// [`Settings::epoch`] when `format` was built.
@@ -350,7 +349,7 @@ impl Session {
             counting,
             transaction_start: now,
             statement_start: now,
-            clock_read: None,
+            clock_read: ClockRead::Never,
             names: None,
             start_warnings,
             start,

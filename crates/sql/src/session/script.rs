@@ -18,8 +18,19 @@ use crate::expr::{
 };
 use crate::parse::{ParsedStatement, ScriptStatement};
 
-/// The wall clock is read again for what begins so long after messages came: the two clocks may go apart by a two-thousandth.
+/// The wall clock is read again for what begins so long after it was: the two clocks may go apart by a two-thousandth.
 const CLOCK_READ_AFTER: Nanos = Nanos::from_millis(10);
+
+/// What the clocks said when the first statement began of the messages that came last.
+#[derive(Clone, Copy)]
+pub(super) enum ClockRead {
+    /// Nobody tells when messages come: the wall clock is read for each statement.
+    Never,
+    /// None has begun yet.
+    Due,
+    /// The wall clock, in microseconds since 2000-01-01 UTC, and the monotonic one behind it.
+    At(i64, Nanos),
+}
 
 /// A Query message under way.
 pub(super) struct Script {
@@ -198,16 +209,27 @@ impl Session {
     }
 
     /// Notes the time a statement begins. Outside of a transaction it is that of the one which the statement will open, too: its text is bound and its
-    /// parameters are read before that, and say `'now'` and `'today'`. Answers the monotonic clock's
-    /// time, by which that of messages that came together is told.
+    /// parameters are read before that, and say `'now'` and `'today'`. Answers the monotonic clock's time, by which that of messages that came together is
+    /// told.
     pub(super) fn begin_statement(&mut self) -> Nanos {
-        let now = self.start.host.now();
-        self.statement_start = match self.clock_read {
-            Some((then, micros)) if now - then < CLOCK_READ_AFTER => {
-                micros + ((now - then).0 / 1000).cast_signed()
+        let host = &self.start.host;
+        let told = match self.clock_read {
+            ClockRead::At(micros, then) => {
+                let now = host.now();
+                let since = now - then;
+                (since < CLOCK_READ_AFTER).then(|| (micros + (since.0 / 1000).cast_signed(), now))
             }
-            _ => self.start.host.wall_clock(),
+            ClockRead::Never | ClockRead::Due => None,
         };
+        let (micros, now) = told.unwrap_or_else(|| {
+            // The wall clock first: however long the thread is away between the two, what is told by them is never ahead of it.
+            let micros = host.wall_clock();
+            (micros, host.now())
+        });
+        if told.is_none() && !matches!(self.clock_read, ClockRead::Never) {
+            self.clock_read = ClockRead::At(micros, now);
+        }
+        self.statement_start = micros;
         if matches!(self.transaction, Transaction::Idle) {
             self.transaction_start = self.statement_start;
             Arc::make_mut(&mut self.format).now = self.transaction_start;
