@@ -275,6 +275,9 @@ mod tests {
             (PgType::Text, &["", "a", "a b", "aa", "b", "é"]),
             (PgType::Bytea, &["\\x", "\\x00", "\\x0000", "\\x0001", "\\x01", "\\xff"]),
             (PgType::Date, &["-infinity", "1900-01-01", "2020-02-29", "infinity"]),
+            (PgType::Time, &["00:00:00", "00:00:00.000001", "12:34:56", "24:00:00"]),
+            (PgType::Timestamp, &["-infinity", "1900-01-01 00:00:00", "2020-02-29 12:34:56", "infinity"]),
+            (PgType::TimestampTz, &["-infinity", "1900-01-01 00:00+00", "2020-02-29 12:34+00", "infinity"]),
             (
                 PgType::Interval,
                 &["-1 mons", "-1 days", "0", "23:00:00", "1 day", "24:00:00", "30 days", "1 mon", "31 days"],
