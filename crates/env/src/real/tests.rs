@@ -208,6 +208,25 @@ fn a_send_that_nobody_waits_for_ends_no_wait_and_goes_on_where_the_socket_was_fu
 }
 
 #[test]
+fn a_send_that_has_gone_is_known_to_have_where_the_rest_of_another_one_is_submitted_again() {
+    on_both(|env| {
+        let ((near, _far), (full, _unread)) = block_on(env, async { (pair(env).await, pair(env).await) });
+        let reactor = Reactor::new(env).unwrap();
+        reactor.enter(|| {
+            for _ in 0..2000 {
+                assert!(near.send_soon(&mut vec![1; 100]).unwrap(), "the one before has gone");
+                if !full.send_soon(&mut vec![1; 32 << 10]).unwrap() {
+                    // It took a part, and the turn before this one submitted the rest.
+                    return;
+                }
+                reactor.turn(Some(Nanos(0))).unwrap();
+            }
+            panic!("the socket takes whatever it is given");
+        });
+    });
+}
+
+#[test]
 fn dropped_receive_loses_no_byte() {
     on_both(|env| {
         block_on(env, async {

@@ -203,17 +203,12 @@ impl UringDriver {
         self.silent.swap_remove(at.expect("a silent send is kept until its end is noted"))
     }
 
-    /// Notes the end of the silent sends that were submitted: what the ring has told of was taken out before.
+    /// Notes the end of the silent sends, all of which were submitted: what the ring has told of was taken out before.
     fn end_silent(&mut self, completed: &mut Completed) -> usize {
-        if self.silent.is_empty() {
+        if self.silent.is_empty() || self.ring.submission().cq_overflow() {
+            // What it had no room for is told next.
             return 0;
         }
-        let submission = self.ring.submission();
-        if !submission.is_empty() || submission.cq_overflow() {
-            // Something may be told yet.
-            return 0;
-        }
-        drop(submission);
         let done = self.silent.len();
         self.in_flight -= done;
         for op in self.silent.drain(..) {
@@ -232,7 +227,10 @@ impl UringDriver {
         // Somebody may have come to wait for the end of a silent send, of which the ring does not tell.
         let is_awaited = self.silent.iter().any(|op| op.lock().is_watched());
         self.enter(if is_awaited { Wait::NOT_AT_ALL } else { wait })?;
-        Ok(self.collect(completed) + self.end_silent(completed))
+        // What `collect` starts again is no silent send.
+        let all_submitted = self.ring.submission().is_empty();
+        let done = self.collect(completed);
+        Ok(done + if all_submitted { self.end_silent(completed) } else { 0 })
     }
 
     /// A completion ends no wait that gathers, but the end of a timeout ends any: so one follows upon the wake-up where there are such waits.
