@@ -2,6 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use base::limits::PAGE_SIZE;
+
 use super::*;
 use crate::CaughtUp;
 
@@ -248,6 +250,40 @@ fn what_a_pour_would_miss_is_asked_for_before_it() {
     assert_eq!(fixture.tenant.page_tally().reads, reads, "nothing is read within it");
     fixture.commit(txn).unwrap();
     assert_eq!(values(&fixture.rows(t)).iter().filter(|v| **v == 7).count(), 200);
+}
+
+/// It did not ask for it before, as for what is beyond the pages that it may hold.
+#[test]
+fn a_pour_that_meets_a_page_that_cannot_be_read_fails_and_leaves_the_live_pages() {
+    let mut fixture = Fixture::on_disk(4);
+    let env = fixture.world.as_ref().expect("on disk").env();
+    let t = many(&mut fixture, 1000);
+    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+    env::block_on(&env, checkpoint.run()).unwrap();
+    assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    let update_some = |view: &mut View<'_>| {
+        let mut ids = 0..200;
+        ids.try_for_each(|id| update(view, t, &[int(id)], vec![int(id), int(7), text("y")]).map(drop))
+    };
+    fixture.run_reading(&mut txn, update_some).unwrap();
+    fixture.tenant.evict_all();
+    let path = Path::new("/tenant");
+    let len = env.disk.open(path, env::OpenMode::Read, false).unwrap().len().unwrap();
+    let flip_all = |fixture: &Fixture| {
+        // Behind the superblocks.
+        for slot in 2..len / PAGE_SIZE as u64 {
+            fixture.world.as_ref().expect("on disk").flip_bit(path, slot * PAGE_SIZE as u64 + 1234, 3);
+        }
+    };
+    flip_all(&fixture);
+    let poured = fixture.tenant.pour(&mut txn, &mut fixture.log);
+    assert_eq!(poured.unwrap_err().state().as_str(), "XX001");
+    flip_all(&fixture);
+    fixture.tenant.abort(txn);
+    let rows = values(&fixture.rows(t));
+    assert!(rows.len() == 1000 && rows.iter().all(|v| *v == 0), "{} rows", rows.len());
 }
 
 /// Its call was suspended, and ended by somebody else's.
