@@ -259,8 +259,8 @@ pub(super) fn settings(out: &mut Rows<'_>) {
         if let Some(facts) = facts {
             row.extend([
                 ("unit", facts.unit.map_or(Datum::Null, text)),
-                ("min_val", facts.range.map_or(Datum::Null, |(least, _)| text(least.to_string()))),
-                ("max_val", facts.range.map_or(Datum::Null, |(_, most)| text(most.to_string()))),
+                ("min_val", facts.range.as_ref().map_or(Datum::Null, |(least, _)| text(least))),
+                ("max_val", facts.range.as_ref().map_or(Datum::Null, |(_, most)| text(most))),
                 ("boot_val", text(&facts.default)),
             ]);
             if !facts.words.is_empty() {

@@ -17,9 +17,12 @@ use crate::parse::IsolationLevel;
 
 pub(super) use definitions::Id;
 pub use definitions::SERVER_VERSION;
-use definitions::{DEFINITIONS, FIXED};
+use definitions::{DEFINITIONS, FIXED, TAKEN};
 pub use facts::{SettingFacts, setting_facts};
-use quantity::{QUANTITY_MAX, parse_duration_ms, parse_memory_kb, show_duration, show_memory};
+use quantity::{
+    PAGE_KB, QUANTITY_MAX, parse_duration_ms, parse_memory_kb, parse_pages, show_duration, show_memory,
+    show_real,
+};
 
 /// What values a setting takes.
 #[derive(Clone, Copy)]
@@ -28,10 +31,14 @@ enum Kind {
     Bool,
     /// Whole number in a range.
     Integer(i64, i64),
+    /// Number in a range.
+    Real(f64, f64),
     /// Milliseconds unless a unit is given; 0 switches off.
     Duration,
     /// Kilobytes unless a unit is given, and how many they are at least.
     Memory(u64),
+    /// Pages unless a unit is given, and how many they are at least and at most.
+    Pages(u64, u64),
     OneOf(&'static [&'static str]),
     /// Checked by name in [`check`].
     TimeZone,
@@ -139,7 +146,7 @@ impl Change {
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Known(usize),
-    /// A custom `prefix.name`, in lower case.
+    /// A custom `prefix.name`, in lower case, or one of [`TAKEN`].
     Custom(String),
 }
 
@@ -167,6 +174,9 @@ impl Key {
             if is_custom_name(name) {
                 return Ok(Key::Custom(name.to_lowercase()));
             }
+            if let Some(taken) = find_taken(name) {
+                return Ok(Key::Custom(taken.name.to_owned()));
+            }
             if name.contains('.') {
                 let message = format!("invalid configuration parameter name \"{name}\"");
                 return Err(SqlError::new(SqlState::INVALID_NAME, message).with_detail(
@@ -193,12 +203,15 @@ impl Key {
     fn value(&self, text: &str) -> SqlResult<Value> {
         Ok(Value::Text(match self {
             Key::Known(at) => check(&DEFINITIONS[*at], text)?,
-            Key::Custom(_) => text.to_owned(),
+            Key::Custom(name) => match find_taken(name) {
+                Some(taken) => check(taken, text)?,
+                None => text.to_owned(),
+            },
         }))
     }
 }
 
-/// A `prefix.name` that the server does not know.
+/// A `prefix.name` that the server does not know, or what it takes without effect.
 #[derive(Default)]
 struct Custom {
     value: Option<Value>,
@@ -407,9 +420,12 @@ impl Settings {
             return Ok((fixed.name.to_owned(), fixed.default.to_owned()));
         }
         let custom = name.to_lowercase();
-        let value =
-            self.custom.get(&custom).and_then(|custom| Some(custom.value.as_ref()?.text().to_owned()));
-        value.map(|value| (custom, value)).ok_or_else(|| unknown(name))
+        let value = self.custom_value(&custom).or_else(|| Some(find_taken(&custom)?.default));
+        value.map(|value| (custom, value.to_owned())).ok_or_else(|| unknown(name))
+    }
+
+    fn custom_value(&self, name: &str) -> Option<&str> {
+        self.custom.get(name).and_then(|custom| Some(custom.value.as_ref()?.text()))
     }
 
     fn custom_values(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -597,7 +613,10 @@ impl Settings {
             .collect();
         let fixed = FIXED.iter();
         all.extend(fixed.map(|d| (d.name.to_owned(), d.default.to_owned(), d.description.to_owned())));
-        all.extend(self.custom_values().map(|(n, v)| (n.to_owned(), v.to_owned(), String::new())));
+        let value = |d: &Definition| self.custom_value(d.name).unwrap_or(d.default).to_owned();
+        all.extend(TAKEN.iter().map(|d| (d.name.to_owned(), value(d), d.description.to_owned())));
+        let custom = self.custom_values().filter(|(name, _)| find_taken(name).is_none());
+        all.extend(custom.map(|(n, v)| (n.to_owned(), v.to_owned(), String::new())));
         all.sort();
         all
     }
@@ -649,7 +668,7 @@ impl Settings {
 
 /// All settings but custom ones, each with what is said of it.
 pub(crate) fn described_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
-    DEFINITIONS.iter().chain(FIXED).map(|definition| (definition.name, definition.description))
+    DEFINITIONS.iter().chain(FIXED).chain(TAKEN).map(|definition| (definition.name, definition.description))
 }
 
 /// A Boolean setting's value.
@@ -663,6 +682,14 @@ fn find(name: &str) -> Option<usize> {
 
 fn find_fixed(name: &str) -> Option<&'static Definition> {
     FIXED.iter().find(|d| d.name.eq_ignore_ascii_case(name))
+}
+
+/// One that is taken without effect; in a custom one's name there is a point.
+fn find_taken(name: &str) -> Option<&'static Definition> {
+    if name.contains('.') {
+        return None;
+    }
+    TAKEN.iter().find(|d| d.name.eq_ignore_ascii_case(name))
 }
 
 /// 55P02.
@@ -695,6 +722,13 @@ fn invalid(definition: &Definition, value: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
+/// 22023 for a number, with its unit, that is not from `least` to `most`.
+fn outside(definition: &Definition, number: &str, least: &str, most: &str) -> SqlError {
+    let name = definition.name;
+    let message = format!("{number} is outside the valid range for parameter \"{name}\" ({least} .. {most})");
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
 /// The canonical form of a value.
 fn check(definition: &Definition, value: &str) -> SqlResult<String> {
     let bad = || invalid(definition, value);
@@ -711,14 +745,17 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
         },
         Kind::Integer(least, most) => match value.parse::<i64>() {
             Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
-            Ok(number) => Err(SqlError::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!(
-                    "{number} is outside the valid range for parameter \"{}\" ({least} .. {most})",
-                    definition.name
-                ),
-            )),
+            Ok(number) => {
+                Err(outside(definition, &number.to_string(), &least.to_string(), &most.to_string()))
+            }
             Err(_) => Err(bad()),
+        },
+        Kind::Real(least, most) => match value.trim().parse::<f64>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(show_real(number)),
+            Ok(number) if number.is_finite() => {
+                Err(outside(definition, &show_real(number), &show_real(least), &show_real(most)))
+            }
+            _ => Err(bad()),
         },
         Kind::Duration => match parse_duration_ms(value) {
             Some(ms) => Ok(show_duration(ms)),
@@ -726,13 +763,18 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
         },
         Kind::Memory(least) => match parse_memory_kb(value) {
             Some(kb) if kb >= least => Ok(show_memory(kb)),
-            Some(kb) => Err(SqlError::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!(
-                    "{kb} kB is outside the valid range for parameter \"{}\" ({least} .. {QUANTITY_MAX})",
-                    definition.name
-                ),
-            )),
+            Some(kb) => {
+                let most = QUANTITY_MAX.to_string();
+                Err(outside(definition, &format!("{kb} kB"), &least.to_string(), &most))
+            }
+            None => Err(bad()),
+        },
+        Kind::Pages(least, most) => match parse_pages(value) {
+            Some(pages) if (least..=most).contains(&pages) => Ok(show_memory(pages * PAGE_KB)),
+            Some(pages) => {
+                let number = format!("{pages} {PAGE_KB}kB");
+                Err(outside(definition, &number, &least.to_string(), &most.to_string()))
+            }
             None => Err(bad()),
         },
         Kind::OneOf(allowed) => {

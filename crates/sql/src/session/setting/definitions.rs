@@ -92,6 +92,72 @@ pub(super) static FIXED: &[Definition] = &[
     fixed("wal_level", "minimal", Kind::OneOf(&["minimal", "replica", "logical"]), "It is for recovery."),
 ];
 
+/// What sessions and migrations tell PostgreSQL, most of it for its planner, and what changes nothing here. A session keeps what is set of it alone, as it keeps custom
+/// settings.
+pub(super) static TAKEN: &[Definition] = &[
+    taken("constraint_exclusion", "partition", Kind::OneOf(&["partition", "on", "off"])),
+    taken("cpu_index_tuple_cost", "0.005", COST),
+    taken("cpu_operator_cost", "0.0025", COST),
+    taken("cpu_tuple_cost", "0.01", COST),
+    taken("cursor_tuple_fraction", "0.1", Kind::Real(0.0, 1.0)),
+    taken("default_statistics_target", "100", Kind::Integer(1, 10_000)),
+    taken("effective_cache_size", "4GB", Kind::Pages(1, PAGES_MAX)),
+    taken("effective_io_concurrency", "1", Kind::Integer(0, 1_000)),
+    taken("enable_async_append", "on", Kind::Bool),
+    taken("enable_bitmapscan", "on", Kind::Bool),
+    taken("enable_gathermerge", "on", Kind::Bool),
+    taken("enable_hashagg", "on", Kind::Bool),
+    taken("enable_hashjoin", "on", Kind::Bool),
+    taken("enable_incremental_sort", "on", Kind::Bool),
+    taken("enable_indexonlyscan", "on", Kind::Bool),
+    taken("enable_indexscan", "on", Kind::Bool),
+    taken("enable_material", "on", Kind::Bool),
+    taken("enable_memoize", "on", Kind::Bool),
+    taken("enable_mergejoin", "on", Kind::Bool),
+    taken("enable_nestloop", "on", Kind::Bool),
+    taken("enable_parallel_append", "on", Kind::Bool),
+    taken("enable_parallel_hash", "on", Kind::Bool),
+    taken("enable_partition_pruning", "on", Kind::Bool),
+    taken("enable_partitionwise_aggregate", "off", Kind::Bool),
+    taken("enable_partitionwise_join", "off", Kind::Bool),
+    taken("enable_seqscan", "on", Kind::Bool),
+    taken("enable_sort", "on", Kind::Bool),
+    taken("enable_tidscan", "on", Kind::Bool),
+    def("escape_string_warning", "on", Kind::Bool, "Has no effect: nothing is warned of."),
+    taken("force_parallel_mode", "off", Kind::OneOf(&["off", "on", "regress"])),
+    taken("from_collapse_limit", "8", Kind::Integer(1, INTEGER_MAX)),
+    taken("geqo", "on", Kind::Bool),
+    taken("geqo_effort", "5", Kind::Integer(1, 10)),
+    taken("geqo_threshold", "12", Kind::Integer(2, INTEGER_MAX)),
+    taken("hash_mem_multiplier", "2", Kind::Real(1.0, 1_000.0)),
+    taken("jit_above_cost", "100000", Kind::Real(-1.0, f64::MAX)),
+    taken("jit_inline_above_cost", "500000", Kind::Real(-1.0, f64::MAX)),
+    taken("jit_optimize_above_cost", "500000", Kind::Real(-1.0, f64::MAX)),
+    taken("join_collapse_limit", "8", Kind::Integer(1, INTEGER_MAX)),
+    taken("maintenance_io_concurrency", "10", Kind::Integer(0, 1_000)),
+    taken("max_parallel_maintenance_workers", "2", Kind::Integer(0, 1_024)),
+    taken("max_parallel_workers", "8", Kind::Integer(0, 1_024)),
+    taken("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1_024)),
+    taken("min_parallel_index_scan_size", "512kB", Kind::Pages(0, PAGES_MAX / 3)),
+    taken("min_parallel_table_scan_size", "8MB", Kind::Pages(0, PAGES_MAX / 3)),
+    taken("parallel_leader_participation", "on", Kind::Bool),
+    taken("parallel_setup_cost", "1000", COST),
+    taken("parallel_tuple_cost", "0.1", COST),
+    taken("plan_cache_mode", "auto", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"])),
+    def("quote_all_identifiers", "off", Kind::Bool, "Has no effect: a name is quoted where it must be."),
+    taken("random_page_cost", "4", COST),
+    taken("recursive_worktable_factor", "10", Kind::Real(0.001, 1_000_000.0)),
+    taken("seq_page_cost", "1", COST),
+];
+
+const COST: Kind = Kind::Real(0.0, f64::MAX);
+const INTEGER_MAX: i64 = 2_147_483_647;
+const PAGES_MAX: u64 = 2_147_483_647;
+
+const fn taken(name: &'static str, default: &'static str, kind: Kind) -> Definition {
+    def(name, default, kind, "Has no effect: plans do not depend on it.")
+}
+
 const fn fixed(name: &'static str, value: &'static str, kind: Kind, description: &'static str) -> Definition {
     read_only(def(name, value, kind, description))
 }

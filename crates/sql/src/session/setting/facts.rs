@@ -1,20 +1,20 @@
 //! What `pg_settings` says of a setting beside its value: its type, its unit, what it takes, whether it can be set.
 
-use super::definitions::{DEFINITIONS, FIXED};
-use super::quantity::{QUANTITY_MAX, parse_duration_ms, parse_memory_kb};
+use super::definitions::{DEFINITIONS, FIXED, TAKEN};
+use super::quantity::{QUANTITY_MAX, parse_duration_ms, parse_memory_kb, parse_pages, show_real};
 use super::{Access, Kind};
 
 /// What is known of a setting, in the words of `pg_settings`.
 #[derive(Debug)]
 pub struct SettingFacts {
-    /// `bool`, `integer`, `enum` or `string`.
+    /// `bool`, `integer`, `real`, `enum` or `string`.
     pub vartype: &'static str,
-    /// What the value and its bounds are numbers of: `ms` or `kB`.
+    /// What the value and its bounds are numbers of: `ms`, `kB` or `8kB`.
     pub unit: Option<&'static str>,
     /// `user`, or `internal` for what cannot be set.
     pub context: &'static str,
-    /// The least and the most that an integer may be.
-    pub range: Option<(i64, i64)>,
+    /// The least and the most that a number may be.
+    pub range: Option<(String, String)>,
     /// The values that an enum has.
     pub words: &'static [&'static str],
     /// The value where nobody has set one, in the setting's unit.
@@ -23,15 +23,16 @@ pub struct SettingFacts {
 
 /// What is known of the setting with that name; `None` for a custom one.
 pub fn setting_facts(name: &str) -> Option<SettingFacts> {
-    let definition = DEFINITIONS.iter().chain(FIXED).find(|definition| definition.name == name)?;
-    let quantity = |unit, least| ("integer", Some(unit), Some((least, i64::from(QUANTITY_MAX))));
+    let definition = DEFINITIONS.iter().chain(FIXED).chain(TAKEN).find(|definition| definition.name == name)?;
     let (vartype, unit, range) = match definition.kind {
         Kind::Bool => ("bool", None, None),
         Kind::OneOf(words) if words.iter().all(|word| matches!(*word, "on" | "off")) => ("bool", None, None),
         Kind::OneOf(_) | Kind::ReplicationRole => ("enum", None, None),
-        Kind::Integer(least, most) => ("integer", None, Some((least, most))),
-        Kind::Duration => quantity("ms", 0),
-        Kind::Memory(least) => quantity("kB", least.cast_signed()),
+        Kind::Integer(least, most) => ("integer", None, bounds(least, most)),
+        Kind::Real(least, most) => ("real", None, bounds(show_real(least), show_real(most))),
+        Kind::Duration => ("integer", Some("ms"), bounds(0, QUANTITY_MAX)),
+        Kind::Memory(least) => ("integer", Some("kB"), bounds(least, QUANTITY_MAX)),
+        Kind::Pages(least, most) => ("integer", Some("8kB"), bounds(least, most)),
         Kind::Text | Kind::TimeZone | Kind::DateStyle | Kind::SearchPath | Kind::Encoding | Kind::Role => {
             ("string", None, None)
         }
@@ -42,8 +43,13 @@ pub fn setting_facts(name: &str) -> Option<SettingFacts> {
         _ => &[],
     };
     let context = if definition.access == Access::ReadOnly { "internal" } else { "user" };
-    let facts = SettingFacts { vartype, unit, context, range, words, default: String::new() };
-    Some(SettingFacts { default: facts.in_unit(definition.default), ..facts })
+    let mut facts = SettingFacts { vartype, unit, context, range, words, default: String::new() };
+    facts.default = facts.in_unit(definition.default);
+    Some(facts)
+}
+
+fn bounds(least: impl ToString, most: impl ToString) -> Option<(String, String)> {
+    Some((least.to_string(), most.to_string()))
 }
 
 impl SettingFacts {
@@ -52,6 +58,7 @@ impl SettingFacts {
         let number = match self.unit {
             Some("ms") => parse_duration_ms(shown),
             Some("kB") => parse_memory_kb(shown),
+            Some("8kB") => parse_pages(shown),
             _ => None,
         };
         number.map_or_else(|| shown.to_owned(), |number| number.to_string())

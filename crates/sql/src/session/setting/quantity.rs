@@ -1,6 +1,6 @@
-//! Settings that are a time or an amount of memory: as they are written, and as they are shown.
+//! Settings that are a time, an amount of memory or a number: as they are written, and as they are shown.
 
-/// The largest number of milliseconds or kilobytes that a setting has.
+/// The largest number of milliseconds, kilobytes or pages that a setting has.
 pub(super) const QUANTITY_MAX: i32 = i32::MAX;
 
 /// Milliseconds; of them is a number without a unit.
@@ -30,6 +30,22 @@ pub(super) fn parse_memory_kb(value: &str) -> Option<u64> {
     parse_quantity(value, &units)
 }
 
+/// Kilobytes of a page.
+pub(super) const PAGE_KB: u64 = 8;
+
+/// Pages; of them is a number without a unit.
+pub(super) fn parse_pages(value: &str) -> Option<u64> {
+    let units = [
+        ("", 1.0),
+        ("kB", 1.0 / 8.0),
+        ("MB", 128.0),
+        ("GB", 131_072.0),
+        ("TB", 134_217_728.0),
+        ("B", 1.0 / 8_192.0),
+    ];
+    parse_quantity(value, &units)
+}
+
 /// A number with one of these units; each unit has its factor.
 fn parse_quantity(value: &str, units: &[(&str, f64)]) -> Option<u64> {
     let value = value.trim();
@@ -49,6 +65,11 @@ pub(super) fn show_duration(ms: u64) -> String {
 
 pub(super) fn show_memory(kb: u64) -> String {
     show_quantity(kb, &[(1 << 30, "TB"), (1 << 20, "GB"), (1 << 10, "MB")], "kB")
+}
+
+/// A number that need not be whole. Of the largest that there is, PostgreSQL shows six digits.
+pub(super) fn show_real(number: f64) -> String {
+    if number < f64::MAX { number.to_string() } else { "1.79769e+308".into() }
 }
 
 /// The largest unit that keeps the number whole, as PostgreSQL shows it.

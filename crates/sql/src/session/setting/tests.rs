@@ -76,8 +76,9 @@ fn a_changed_reported_setting_is_reported_once() {
 #[test]
 fn settings_without_effect_are_on_the_page_of_what_is_taken() {
     let page = include_str!("../../../../../docs/sql-compat.md");
+    let all = DEFINITIONS.iter().chain(TAKEN);
     let without: Vec<_> =
-        DEFINITIONS.iter().filter(|d| d.description.starts_with("Has no effect")).map(|d| d.name).collect();
+        all.filter(|d| d.description.starts_with("Has no effect")).map(|d| d.name).collect();
     let missing: Vec<_> = without.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
     assert!(missing.is_empty(), "docs/sql-compat.md does not name {missing:?}");
     assert!(without.len() > 8, "{without:?}");
@@ -140,6 +141,59 @@ fn memory_has_units() {
     let error = settings.set("maintenance_work_mem", Some("1"), Lasting::Session).unwrap_err();
     let range = "1 kB is outside the valid range for parameter \"maintenance_work_mem\" (1024 .. 2147483647)";
     assert_eq!(error.message(), range);
+}
+
+#[test]
+fn what_is_told_a_planner_is_taken_and_kept_once_it_is_set() {
+    let mut settings = settings();
+    for taken in TAKEN {
+        assert_eq!(check(taken, taken.default).as_deref(), Ok(taken.default), "{}", taken.name);
+        assert_eq!(shown(&settings, &taken.name.to_uppercase()), taken.default);
+    }
+    assert!(settings.custom.is_empty());
+    for (name, given, kept) in [
+        ("enable_seqscan", "FALSE", "off"),
+        ("Random_Page_Cost", "1.10", "1.1"),
+        ("effective_cache_size", "1000", "8000kB"),
+        ("effective_cache_size", "6GB", "6GB"),
+        ("default_statistics_target", "500", "500"),
+        ("plan_cache_mode", "Force_Custom_Plan", "force_custom_plan"),
+    ] {
+        settings.set(name, Some(given), Lasting::Session).unwrap();
+        assert_eq!(shown(&settings, name), kept, "{name}");
+    }
+    for (name, bad, message) in [
+        ("enable_sort", "maybe", "parameter \"enable_sort\" requires a Boolean value"),
+        ("geqo_effort", "11", "11 is outside the valid range for parameter \"geqo_effort\" (1 .. 10)"),
+        (
+            "seq_page_cost",
+            "-1",
+            "-1 is outside the valid range for parameter \"seq_page_cost\" (0 .. 1.79769e+308)",
+        ),
+        ("seq_page_cost", "NaN", "invalid value for parameter \"seq_page_cost\": \"NaN\""),
+        (
+            "effective_cache_size",
+            "0",
+            "0 8kB is outside the valid range for parameter \"effective_cache_size\" (1 .. 2147483647)",
+        ),
+    ] {
+        for error in [
+            settings.set(name, Some(bad), Lasting::Session).unwrap_err(),
+            Settings::check_initial(name, bad).unwrap_err(),
+        ] {
+            assert_eq!((error.state(), error.message()), (SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+    }
+    let all = settings.all(None);
+    let listed: Vec<_> =
+        all.iter().filter(|(name, ..)| name == "random_page_cost").map(|(_, value, _)| value).collect();
+    assert_eq!(listed, ["1.1"], "once, as it is set");
+    settings.reset_all().unwrap();
+    assert!(settings.custom.is_empty());
+    assert_eq!(shown(&settings, "random_page_cost"), "4");
+    let facts = setting_facts("effective_cache_size").expect("it is known");
+    assert_eq!((facts.vartype, facts.unit, &*facts.default), ("integer", Some("8kB"), "524288"));
+    assert_eq!(setting_facts("random_page_cost").expect("it is known").vartype, "real");
 }
 
 #[test]
