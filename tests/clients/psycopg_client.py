@@ -271,6 +271,8 @@ def settings():
         assert name == ("round trip",), name
         young = connection.execute("SELECT pg_postmaster_start_time() BETWEEN now() - interval '1 hour' AND now()").fetchone()
         assert young == (True,), young
+        (places,) = connection.execute("SELECT setting::int FROM pg_settings WHERE name = 'max_connections'").fetchone()
+        assert connection.execute("SHOW max_connections").fetchone() == (str(places),) and places > 0, places
         connection.execute("SET TIME ZONE 'UTC'")
         assert connection.info.parameter_status("TimeZone") == "UTC"
         connection.rollback()

@@ -246,7 +246,9 @@ pub(super) fn settings(out: &mut Rows<'_>) {
     for (name, shown, description) in &context.settings {
         let facts = setting_facts(name);
         let value = facts.as_ref().map_or_else(|| shown.clone(), |facts| facts.in_unit(shown));
-        let is_default = facts.as_ref().is_some_and(|facts| facts.default == value);
+        // What cannot be set nobody has set.
+        let is_default =
+            facts.as_ref().is_some_and(|facts| facts.context == "internal" || facts.default == value);
         let mut row = vec![
             ("name", text(name)),
             ("setting", text(&value)),

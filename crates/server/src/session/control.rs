@@ -188,6 +188,8 @@ pub(crate) struct Control {
     pub(crate) id: SessionId,
     pub(crate) tenant: TenantId,
     pub(crate) administrator: bool,
+    /// How many sessions its tenant may have, or the server for an administrator's, as it was when it began.
+    pub(crate) connections_max: u32,
     secret: u32,
     requests: AtomicU8,
     waker: AtomicWaker,
@@ -209,6 +211,7 @@ impl Control {
             id,
             tenant,
             administrator: true,
+            connections_max: 0,
             secret: 0,
             requests: AtomicU8::new(0),
             waker: AtomicWaker::new(),
@@ -562,11 +565,14 @@ impl Sessions {
         if of_tenant >= of_tenant_max && !administrator {
             return Err(too_many("too many connections for this tenant"));
         }
+        let connections_max =
+            if administrator { inner.connections_max } else { of_tenant_max.min(inner.connections_max) };
         let id = inner.new_id();
         let control = Arc::new(Control {
             id: SessionId(id),
             tenant,
             administrator,
+            connections_max: u32::try_from(connections_max).unwrap_or(u32::MAX),
             secret: (self.env.entropy.u64() >> 32) as u32,
             requests: AtomicU8::new(0),
             waker: AtomicWaker::new(),

@@ -157,6 +157,9 @@ impl SessionHost for Host {
     fn statement_time_max(&self) -> Option<Nanos> {
         self.watch.time_max()
     }
+    fn connections_max(&self) -> u32 {
+        self.control.connections_max
+    }
     fn has_analytic_path(&self) -> bool {
         self.shared.config.analytic.is_some()
     }

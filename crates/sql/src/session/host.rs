@@ -355,6 +355,10 @@ pub trait SessionHost: Send + Sync {
     fn statement_time_max(&self) -> Option<Nanos> {
         None
     }
+    /// How many sessions like this one there may be at a time.
+    fn connections_max(&self) -> u32 {
+        100
+    }
     /// Whether [`super::Pause::Analytic`] is answered: without, a query that examines or misses much stays on the point path.
     fn has_analytic_path(&self) -> bool {
         true

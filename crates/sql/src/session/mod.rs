@@ -306,6 +306,7 @@ impl Session {
     /// bad value. The session must end.
     pub fn new(start: SessionStart, tenant: &Tenant) -> SqlResult<Session> {
         let mut settings = Settings::new(role::first_role(&start, tenant.catalog())?);
+        settings.connections_max = start.host.connections_max();
         let mut start_warnings = Vec::new();
         for (name, value) in role::kept_settings(&start, tenant.catalog()) {
             // Nobody could enter any more to take it back.

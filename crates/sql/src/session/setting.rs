@@ -231,6 +231,8 @@ pub(super) struct Settings {
     to_report: Vec<usize>,
     epoch: u64,
     digest: Digest,
+    /// How many sessions like this one there may be, as it was when it began.
+    pub(super) connections_max: u32,
 }
 
 /// What every statement asks of the settings, read from their texts once for each change.
@@ -284,6 +286,7 @@ impl Settings {
             to_report: Vec::new(),
             epoch: 0,
             digest: Digest::default(),
+            connections_max: 0,
         };
         settings.begin_with(&Key::of(Id::session_authorization), Value::Role(Box::new(role)));
         settings
@@ -417,11 +420,18 @@ impl Settings {
             return Ok((DEFINITIONS[at].name.to_owned(), self.in_force(at, time_max)));
         }
         if let Some(fixed) = find_fixed(name) {
-            return Ok((fixed.name.to_owned(), fixed.default.to_owned()));
+            return Ok((fixed.name.to_owned(), self.fixed_value(fixed)));
         }
         let custom = name.to_lowercase();
         let value = self.custom_value(&custom).or_else(|| Some(find_taken(&custom)?.default));
         value.map(|value| (custom, value.to_owned())).ok_or_else(|| unknown(name))
+    }
+
+    fn fixed_value(&self, fixed: &Definition) -> String {
+        match fixed.name {
+            "max_connections" => self.connections_max.to_string(),
+            _ => fixed.default.to_owned(),
+        }
     }
 
     fn custom_value(&self, name: &str) -> Option<&str> {
@@ -612,7 +622,7 @@ impl Settings {
             .map(|(at, d)| (d.name.to_owned(), self.in_force(at, time_max), d.description.to_owned()))
             .collect();
         let fixed = FIXED.iter();
-        all.extend(fixed.map(|d| (d.name.to_owned(), d.default.to_owned(), d.description.to_owned())));
+        all.extend(fixed.map(|d| (d.name.to_owned(), self.fixed_value(d), d.description.to_owned())));
         let value = |d: &Definition| self.custom_value(d.name).unwrap_or(d.default).to_owned();
         all.extend(TAKEN.iter().map(|d| (d.name.to_owned(), value(d), d.description.to_owned())));
         let custom = self.custom_values().filter(|(name, _)| find_taken(name).is_none());

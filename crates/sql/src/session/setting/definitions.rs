@@ -75,12 +75,13 @@ settings! {
     xmloption = def("xmloption", "content", Kind::OneOf(&["content", "document"]), "Has no effect: there is no XML.");
 }
 
-/// What PostgreSQL has as settings, clients ask for, and is always the same here. No session keeps anything of them.
+/// What PostgreSQL has as settings, clients ask for, and is the same for as long as a session lives. Of their values none keeps anything but that of `max_connections`.
 pub(super) static FIXED: &[Definition] = &[
     fixed("archive_mode", "off", Kind::OneOf(&["always", "on", "off"]), "There is no archive."),
     fixed("block_size", "8192", Kind::Integer(8192, 8192), "Bytes of a page."),
     fixed("data_checksums", "on", Kind::Bool, "Pages have checksums."),
     fixed("fsync", "on", Kind::Bool, "What is committed is durable."),
+    fixed("max_connections", "100", Kind::Integer(1, u32::MAX as i64), "Sessions that there may be at a time."),
     fixed("max_prepared_transactions", "0", Kind::Integer(0, 0), "There is no two-phase commit."),
     fixed("max_replication_slots", "0", Kind::Integer(0, 0), "There is no replication."),
     fixed("max_wal_senders", "0", Kind::Integer(0, 0), "There is no replication."),

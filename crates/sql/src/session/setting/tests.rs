@@ -201,6 +201,8 @@ fn what_never_changes_is_shown_and_not_set() {
     let mut settings = settings();
     assert_eq!(shown(&settings, "WAL_level"), "minimal");
     assert_eq!(shown(&settings, "block_size"), base::limits::PAGE_SIZE.to_string());
+    settings.connections_max = 7;
+    assert_eq!(shown(&settings, "max_connections"), "7");
     let error = settings.set("wal_level", Some("logical"), Lasting::Session).unwrap_err();
     assert_eq!(error.state(), SqlState::CANT_CHANGE_RUNTIME_PARAM);
     assert_eq!(error.message(), "parameter \"wal_level\" cannot be changed");
