@@ -108,7 +108,8 @@ fn columns_of_indexes_have_operator_classes_and_properties() {
     assert_eq!(sample.text(&columns).unwrap(), expected);
     let methods = "select a.amname, pg_indexam_has_property(a.oid, 'can_order') from pg_am a order by 1";
     assert_eq!(sample.text(methods).unwrap(), "btree|t\nheap|∅\n");
-    let index = "select pg_index_has_property(r, 'index_scan') from (values ('child_tag'), ('child')) as s(r)";
+    let index =
+        "select pg_index_has_property(r, 'index_scan') from (values ('child_tag'), ('child')) as s(r)";
     assert_eq!(sample.text(index).unwrap(), "t\n∅\n");
     let in_from = "select c.relname, o from pg_class c \
                    cross join pg_catalog.pg_indexam_has_property(c.relam, 'can_order') o \

@@ -37,7 +37,9 @@ use sqlparser::ast;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 
-pub use common_tables::{changes_rows, for_each_relation, inlined, is_change, is_made_once, not_at_top_level};
+pub use common_tables::{
+    changes_rows, for_each_relation, inlined, is_change, is_made_once, not_at_top_level,
+};
 pub use copy::{CopyDirection, CopyOptions, CopySource, CopyStatement, CopyTextFormat};
 pub use cursor::{CursorStatement, FetchDirection};
 pub use identity::AddIdentity;

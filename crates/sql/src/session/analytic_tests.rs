@@ -51,7 +51,8 @@ fn columns(name: &str, ty: PgType) -> AnalyticEvent {
 #[test]
 fn what_an_update_assigns_without_a_type_has_its_columns_though_the_rows_are_found_elsewhere() {
     let (mut bench, mut one, _) = tables();
-    let rows = "create table k (id int primary key, n int, d date, s text); insert into k values (1, 5, null, 'a')";
+    let rows =
+        "create table k (id int primary key, n int, d date, s text); insert into k values (1, 5, null, 'a')";
     bench.run(&mut one, rows);
     let update = "update k set n = null, d = ('2024-02-29'), s = s || '!'
         where id in (select id from (select id, rank() over (order by n) from k) x) returning d";

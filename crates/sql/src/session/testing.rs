@@ -9,8 +9,8 @@ use tenant::{RedoSink, Tenant};
 
 use super::stand_in::{Answer, LoneHost};
 use super::{
-    BackendRow, BackendSignals, Executed, Home, Pause, Reach, Session, SessionHost, SessionStart, SharedPlans,
-    Underway,
+    BackendRow, BackendSignals, Executed, Home, Pause, Reach, Session, SessionHost, SessionStart,
+    SharedPlans, Underway,
 };
 
 /// A log that forgets its records.

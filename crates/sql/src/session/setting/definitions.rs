@@ -81,7 +81,12 @@ pub(super) static FIXED: &[Definition] = &[
     fixed("block_size", "8192", Kind::Integer(8192, 8192), "Bytes of a page."),
     fixed("data_checksums", "on", Kind::Bool, "Pages have checksums."),
     fixed("fsync", "on", Kind::Bool, "What is committed is durable."),
-    fixed("max_connections", "100", Kind::Integer(1, u32::MAX as i64), "Sessions that there may be at a time."),
+    fixed(
+        "max_connections",
+        "100",
+        Kind::Integer(1, u32::MAX as i64),
+        "Sessions that there may be at a time.",
+    ),
     fixed("max_prepared_transactions", "0", Kind::Integer(0, 0), "There is no two-phase commit."),
     fixed("max_replication_slots", "0", Kind::Integer(0, 0), "There is no replication."),
     fixed("max_wal_senders", "0", Kind::Integer(0, 0), "There is no replication."),

@@ -23,7 +23,8 @@ pub struct SettingFacts {
 
 /// What is known of the setting with that name; `None` for a custom one.
 pub fn setting_facts(name: &str) -> Option<SettingFacts> {
-    let definition = DEFINITIONS.iter().chain(FIXED).chain(TAKEN).find(|definition| definition.name == name)?;
+    let definition =
+        DEFINITIONS.iter().chain(FIXED).chain(TAKEN).find(|definition| definition.name == name)?;
     let (vartype, unit, range) = match definition.kind {
         Kind::Bool => ("bool", None, None),
         Kind::OneOf(words) if words.iter().all(|word| matches!(*word, "on" | "off")) => ("bool", None, None),
