@@ -132,6 +132,17 @@ impl Machine {
         self.fingerprint.store(mixed, Ordering::Relaxed);
     }
 
+    /// Mixes bytes that were sent into the fingerprint.
+    fn note_sent(&self, bytes: &[u8]) {
+        let mut hash = bytes.len() as u64;
+        for piece in bytes.chunks(8) {
+            let mut word = [0_u8; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            hash = (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        }
+        self.note(6, hash);
+    }
+
     /// The first instant after now at which a driver, a timer or the network has something to do.
     fn next_event(&self) -> Option<Nanos> {
         let now = self.now();
@@ -172,7 +183,7 @@ impl World {
         self.0.now()
     }
 
-    /// A number that two runs share only if the same happened at the same instants.
+    /// A number that two runs share only if the same happened at the same instants, and the same bytes were sent on the network.
     pub fn fingerprint(&self) -> u64 {
         self.0.fingerprint.load(Ordering::Relaxed)
     }

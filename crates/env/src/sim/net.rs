@@ -229,6 +229,7 @@ impl SocketOps for SimSocket {
         let due = (now + delay).max(stream.last_due());
         stream.chunks.push_back((due, buf[..n].to_vec()));
         stream.buffered += n;
+        self.machine.note_sent(&buf[..n]);
         Ok(n)
     }
 

@@ -221,6 +221,34 @@ fn echo_is_whole_and_replays_by_its_seed() {
     assert_ne!(run_echo(42).0, run_echo(43).0);
 }
 
+/// The fingerprint of a world in which `said` was sent, and when it ended.
+fn run_said(said: &[u8]) -> (u64, Nanos) {
+    let world = World::new(42);
+    let env = world.env();
+    block_on(&env, async {
+        let listener = env.net.listen("127.0.0.1:5433".parse().unwrap()).unwrap();
+        let near = env.net.connect("127.0.0.1:5433".parse().unwrap()).unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        near.send(said.to_vec()).await.0.unwrap();
+        let mut heard = Vec::new();
+        while heard.len() < said.len() {
+            let (received, bytes) = far.recv(heard).await;
+            assert!(received.unwrap() > 0);
+            heard = bytes;
+        }
+        assert_eq!(heard, said);
+    });
+    (world.fingerprint(), world.now())
+}
+
+#[test]
+fn bytes_that_are_sent_are_in_the_fingerprint() {
+    let (one, other) = (run_said(b"one and two"), run_said(b"one and ten"));
+    assert_eq!(one, run_said(b"one and two"));
+    assert_eq!(one.1, other.1, "as many bytes take as long");
+    assert_ne!(one.0, other.0);
+}
+
 #[test]
 fn broken_connections_are_reset_and_closed_ports_refuse() {
     let world = World::new(9);
