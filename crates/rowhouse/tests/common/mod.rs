@@ -58,6 +58,15 @@ impl Server {
 
     /// A server, or everything it printed before it ended.
     pub fn launch(data: &Path, options: &[&str]) -> Result<Server, String> {
+        Server::launch_with(data, options, &[])
+    }
+
+    /// [`Server::launch`] with further environment variables, which [`Server::restart`] does not set again.
+    pub fn launch_with(
+        data: &Path,
+        options: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Server, String> {
         let log = data.with_extension("log");
         std::fs::create_dir_all(data.parent().expect("a data directory has a parent"))
             .expect("a folder can be made");
@@ -70,6 +79,7 @@ impl Server {
             .args(if own_address { &[][..] } else { &["--listen", "127.0.0.1:0"] })
             .args(options)
             .env("ROWHOUSE_ADMIN_PASSWORD", PASSWORD)
+            .envs(environment.iter().copied())
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
