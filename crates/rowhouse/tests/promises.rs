@@ -6,8 +6,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use common::{Server, run};
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+use common::{Server, run, state};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
 async fn rows(client: &Client, sql: &str) -> Vec<SimpleQueryRow> {
     let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
@@ -17,6 +18,22 @@ async fn rows(client: &Client, sql: &str) -> Vec<SimpleQueryRow> {
 
 fn number(row: &SimpleQueryRow, column: &str) -> f64 {
     row.get(column).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{column} is a number"))
+}
+
+/// The processor time that a tenant has used, in seconds.
+async fn cpu_seconds(admin: &Client, tenant: &str) -> f64 {
+    let all = rows(admin, "SHOW TENANTS").await;
+    let shown = all.iter().find(|row| row.get("name") == Some(tenant));
+    number(shown.unwrap_or_else(|| panic!("{tenant} is shown")), "cpu_seconds")
+}
+
+/// Waits until a tenant has used so many seconds more of processor time: for ten at most.
+async fn uses(admin: &Client, tenant: &str, seconds: f64) {
+    let (before, until) = (cpu_seconds(admin, tenant).await, Instant::now() + Duration::from_secs(10));
+    while cpu_seconds(admin, tenant).await - before < seconds {
+        assert!(Instant::now() < until, "{tenant} does not get {seconds} s of processor time");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Has a tenant work for as long, on the point path.
@@ -37,11 +54,7 @@ fn a_limit_of_processor_time_holds_and_can_be_lifted() {
         let (admin, owner) = (server.admin().await, server.owner("acme").await);
         owner.batch_execute(TABLE).await.expect("rows");
         admin.batch_execute("ALTER TENANT acme SET (cpu_max = 0.05)").await.expect("altered");
-        let used = async || {
-            let all = rows(&admin, "SHOW TENANTS").await;
-            let acme = all.iter().find(|row| row.get("name") == Some("acme")).expect("acme is there");
-            number(acme, "cpu_seconds")
-        };
+        let used = async || cpu_seconds(&admin, "acme").await;
         let (before, began) = (used().await, Instant::now());
         work(&owner, Duration::from_millis(2500)).await;
         let (took, given) = (began.elapsed().as_secs_f64(), used().await - before);
@@ -59,6 +72,33 @@ fn a_limit_of_processor_time_holds_and_can_be_lifted() {
         let before = used().await;
         work(&owner, Duration::from_millis(500)).await;
         assert!(used().await > before, "it works on");
+    });
+}
+
+#[test]
+fn an_altered_limit_holds_what_runs_within_a_tenth_of_a_second() {
+    /// A statement that does not come to its end, at its tenant's home.
+    const ENDLESS: &str = "INSERT INTO sink SELECT g FROM generate_series(1, 1000000000) g";
+    let server = Server::with_acme();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        owner.batch_execute("CREATE TABLE sink (n int PRIMARY KEY)").await.expect("a table");
+        let cancel = owner.cancel_token();
+        let running = tokio::spawn(async move { owner.batch_execute(ENDLESS).await });
+        uses(&admin, "acme", 0.3).await;
+        admin.batch_execute("ALTER TENANT acme SET (cpu_max = 0.02)").await.expect("altered");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (before, began) = (cpu_seconds(&admin, "acme").await, Instant::now());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let given = cpu_seconds(&admin, "acme").await - before;
+        let took = began.elapsed().as_secs_f64();
+        // What the bucket lets through at once, and a turn under way that ends; without the limit it would have been most of that second.
+        assert!(given <= 0.02 * (took + 0.02) + 0.1, "{given} s of {took} s");
+        // At the limit this would take 25 s.
+        admin.batch_execute("ALTER TENANT acme SET (cpu_max = none)").await.expect("altered");
+        uses(&admin, "acme", 0.5).await;
+        cancel.cancel_query(NoTls).await.expect("is sent");
+        assert_eq!(state(running.await.expect("the client does not panic")), SqlState::QUERY_CANCELED);
     });
 }
 
@@ -181,11 +221,7 @@ fn logins_are_charged_to_the_servers_own_tenant() {
     let server = Server::with_acme();
     run(async {
         let admin = server.admin().await;
-        let used = async || {
-            let all = rows(&admin, "SHOW TENANTS").await;
-            let system = all.iter().find(|row| row.get("name") == Some("system")).expect("it is shown");
-            number(system, "cpu_seconds")
-        };
+        let used = async || cpu_seconds(&admin, "system").await;
         let (used_before, took_before) = (used().await, thread_seconds(&server, "reception"));
         (0..3000).for_each(|_| knock(server.port()));
         let took = thread_seconds(&server, "reception") - took_before;
