@@ -317,3 +317,48 @@ fn a_tenant_at_its_own_limit_evicts_its_own_pages_alone() {
         assert_eq!(counted(&admin, "other", "page_evictions").await, 0, "there is room for it");
     });
 }
+
+#[test]
+fn a_tenant_a_hundred_times_its_memory_works() {
+    const MAX: u64 = 1 << 20;
+    /// Of a page each.
+    const ROWS: u64 = 100 * MAX / 8192;
+    // What one statement holds and a commit takes, and the map of so many pages, which do not leave.
+    const BOUND: u64 = MAX + (4 << 20);
+    let mut server = Server::start_with(&["--memory", "128MiB", "--workers", "2"]);
+    run(async {
+        let admin = server.admin().await;
+        server.create_tenant("acme").await;
+        admin.batch_execute("ALTER TENANT acme SET (memory_max = '1MB')").await.expect("altered");
+        let (acme, reader) = (server.owner("acme").await, server.owner("acme").await);
+        let table = "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL, pad text NOT NULL)";
+        acme.batch_execute(table).await.expect("a table");
+        let rows =
+            format!("INSERT INTO t SELECT g, 0, repeat('x', 7900) FROM generate_series(0, {}) g", ROWS - 1);
+        acme.batch_execute(&rows).await.expect("rows");
+        let all = format!("{ROWS} 0 {}", ROWS * 7_900);
+        let sums = "SELECT count(*) || ' ' || sum(n) || ' ' || sum(length(pad)) FROM t";
+        reader.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("begun");
+        assert_eq!(text(&reader, sums).await, all);
+        for step in 0..200 {
+            let id = scattered(step) % ROWS;
+            let sql = format!("UPDATE t SET n = 1 WHERE id = {id}");
+            acme.batch_execute(&sql).await.expect("a row");
+            assert_eq!(text(&acme, &format!("SELECT n FROM t WHERE id = {id}")).await, "1");
+        }
+        acme.batch_execute("UPDATE t SET n = 1 WHERE id % 4 = 0").await.expect("many times its memory");
+        acme.batch_execute("CREATE INDEX t_n ON t (n)").await.expect("an index");
+        assert_eq!(text(&reader, sums).await, all, "a snapshot has what there was");
+        reader.batch_execute("COMMIT").await.expect("committed");
+        assert_eq!(text(&acme, "SELECT count(*) FROM t WHERE id % 4 = 0 AND n = 0").await, "0");
+        assert!(counted(&admin, "acme", "page_evictions").await > ROWS, "they do not fit");
+        let until = Instant::now() + Duration::from_secs(30);
+        while counted(&admin, "acme", "resident_bytes").await > BOUND {
+            assert!(Instant::now() < until, "nothing leaves");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(server.terminate().success());
+    let mut verify = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    common::check_output(verify.arg("verify").arg("--data").arg(server.data()));
+}
