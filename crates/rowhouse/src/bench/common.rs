@@ -21,7 +21,7 @@ pub(super) struct Common {
     #[arg(long, value_parser = count)]
     pub(super) tenants: Option<usize>,
     /// Prefix of the databases' names
-    #[arg(long, default_value = "bench", value_parser = prefix)]
+    #[arg(long, default_value = "bench", requires = "tenants", value_parser = prefix)]
     prefix: String,
     /// Clients for each tenant
     #[arg(long, default_value_t = 1, value_parser = count)]

@@ -141,7 +141,18 @@ pub(super) struct TpchArgs {
     #[arg(long, value_name = "LIST", default_value_t, hide_default_value = true)]
     queries: tpch::Selection,
     /// Instead of a run: answer each query once, with the validation parameters, and print a digest of its rows
-    #[arg(long, conflicts_with_all = ["load_only", "schema_only"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "load_only",
+            "schema_only",
+            "rate",
+            "think",
+            "transactions",
+            "series",
+            "latency_log",
+        ]
+    )]
     pub(super) digest: bool,
     /// Write the rows of each digest into DIR/q1.txt, DIR/q2.txt, …
     #[arg(long, value_name = "DIR", requires = "digest")]
