@@ -2,12 +2,13 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base::SqlState;
 use sql::session::{AnalyticEvent, AnalyticRequest, LedgerEntry, QueryControl};
-use support::{Client, TestServer, eventually};
+use support::{Client, TestServer, eventually, tcp};
 
 /// A query that no point plan answers: the engine looks at the ledger.
 const ANALYTIC: &str = "SELECT relname FROM pg_class";
@@ -174,4 +175,42 @@ fn who_looks_at_the_history_pays_for_its_reading() {
         // Of the calls before the last interval; what else it reads is little.
         io >= 200 && io * 2 >= reads
     });
+}
+
+/// Processor time that this process's thread of that name has had, in seconds.
+fn thread_seconds(name: &str) -> f64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("this process's threads");
+    let of_thread = |folder: std::path::PathBuf| {
+        let is_it = std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim() == name);
+        is_it.then(|| std::fs::read_to_string(folder.join("schedstat")).expect("what the thread has had"))
+    };
+    let found = threads.flatten().find_map(|thread| of_thread(thread.path()));
+    let found = found.unwrap_or_else(|| panic!("no thread is called {name}"));
+    let nanoseconds: f64 = found.split(' ').next().and_then(|first| first.parse().ok()).expect("a number");
+    nanoseconds / 1e9
+}
+
+#[test]
+fn what_the_console_and_the_metrics_take_is_charged_to_the_servers_own_tenant() {
+    let server = TestServer::with_console();
+    let address = server.running().admin_address().expect("listening");
+    let mut admin = server.admin("rowhouse");
+    let mut used = || -> f64 {
+        let shown = admin.shown("SHOW TENANTS");
+        shown.value("system", "cpu_seconds").and_then(|value| value.parse().ok()).expect("a number")
+    };
+    let (used_before, took_before) = (used(), thread_seconds("admin"));
+    for _ in 0..400 {
+        let mut stream = tcp(address);
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("is sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+    }
+    let took = thread_seconds("admin") - took_before;
+    assert!(took > 0.05, "they took {took} s");
+    // The thread's time is charged once a second.
+    std::thread::park_timeout(Duration::from_millis(1500));
+    let charged = used() - used_before;
+    assert!(charged >= 0.9 * took, "{charged} s of {took} s are charged");
 }
