@@ -40,7 +40,7 @@ pub use reactor::gate::{GateStep, HeldIo, IoArrival, IoGate, IoPermit, IoPermits
 pub use reactor::{
     AskedPermits, Elapsed, Reactor, RemoteWaker, Sleep, ask_permits, now, sleep, sleep_until, timeout_at,
 };
-pub use real::{ignore_hangups, tell_supervisor_ready};
+pub use real::{check_backend_choice, ignore_hangups, tell_supervisor_ready};
 pub use threads::{JoinHandle, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads};
 
 /// The machine a server runs on. Cloning is cheap and shares everything.
@@ -57,6 +57,9 @@ pub struct Env {
 impl Env {
     /// This process's own machine. The completion backend is io_uring where the kernel grants it, else epoll with file
     /// threads; the environment variable `ROWHOUSE_IO=uring|epoll` forces one.
+    ///
+    /// # Panics
+    /// The variable says something else: see [`check_backend_choice`].
     pub fn real() -> Env {
         real::env()
     }

@@ -63,9 +63,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Command::Serve(args) = &cli.command
-        && let Err(why) = args.check()
-    {
+    let checked = match &cli.command {
+        Command::Serve(args) => args.check(),
+        _ => Ok(()),
+    };
+    if let Err(why) = env::check_backend_choice().and(checked) {
         // With the status of any other wrong option: it will be as wrong at the next start.
         Cli::command().error(ErrorKind::ValueValidation, why).exit();
     }

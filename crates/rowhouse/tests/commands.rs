@@ -186,6 +186,11 @@ fn what_cannot_be_done_is_told_with_an_exit_code() {
         let output = rowhouse(&[&["serve", "--data", "/proc/rowhouse"], options].concat());
         assert_eq!(output.status.code(), Some(2), "{options:?}: {}", said(&output));
     }
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    serve.args(["serve", "--data", "/proc/rowhouse"]).env("ROWHOUSE_IO", "kqueue");
+    let output = serve.output().expect("the binary can be run");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("it may be uring or epoll"), "{}", said(&output));
     let server = Server::start();
     let wrong = format!("postgres://admin:wrong@127.0.0.1:{}/rowhouse", server.port());
     let output = rowhouse(&["bench", "tpcc", "--url", &wrong]);

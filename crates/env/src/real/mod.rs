@@ -32,7 +32,7 @@ pub(crate) fn env() -> Env {
         disk: Arc::new(disk::SystemDisk),
         net: Arc::new(net::SystemNetwork),
         threads: Arc::new(threads::SystemThreads),
-        drivers: choose_backend(),
+        drivers: choose_backend().unwrap_or_else(|why| panic!("{why}")),
     }
 }
 
@@ -42,14 +42,22 @@ fn fail_beyond_file_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Whether `ROWHOUSE_IO`, where it is set, names a backend.
+///
+/// # Errors
+/// What to tell whoever set it: [`Env::real`] panics with that.
+pub fn check_backend_choice() -> Result<(), String> {
+    choose_backend().map(drop)
+}
+
 /// io_uring if the kernel grants a ring, else epoll; `ROWHOUSE_IO` overrides.
-fn choose_backend() -> Arc<dyn DriverFactory> {
-    match std::env::var("ROWHOUSE_IO").as_deref() {
-        Ok("uring") => Arc::new(UringFactory),
-        Ok("epoll") => Arc::new(EpollFactory),
-        Ok(other) => panic!("ROWHOUSE_IO is {other:?}; it may be uring or epoll"),
-        Err(_) if uring::is_available() => Arc::new(UringFactory),
-        Err(_) => Arc::new(EpollFactory),
+fn choose_backend() -> Result<Arc<dyn DriverFactory>, String> {
+    match std::env::var_os("ROWHOUSE_IO") {
+        Some(asked) if asked == "uring" => Ok(Arc::new(UringFactory)),
+        Some(asked) if asked == "epoll" => Ok(Arc::new(EpollFactory)),
+        Some(asked) => Err(format!("ROWHOUSE_IO is {asked:?}; it may be uring or epoll")),
+        None if uring::is_available() => Ok(Arc::new(UringFactory)),
+        None => Ok(Arc::new(EpollFactory)),
     }
 }
 
