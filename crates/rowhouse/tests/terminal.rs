@@ -1,13 +1,14 @@
-//! What is shown on a terminal and nowhere else: the demo's table, a load's progress. `script` makes the terminal.
+//! What is shown on a terminal and nowhere else: the demo's table, the progress of what takes long. `script` makes the terminal.
 
 mod common;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::bench::run_bench;
+use common::postgres::Postgres;
 use common::{Server, said, tool};
 
 /// Runs `rowhouse` on a terminal of its own, temporary files in `temp`; what the terminal was sent is the output.
@@ -131,4 +132,34 @@ fn a_load_shows_its_progress_on_a_terminal_and_nowhere_else() {
     }
     let output = run_bench(&load);
     assert!(output.status.success() && !said(&output).contains("loading"), "{}", said(&output));
+}
+
+#[test]
+fn imports_backups_and_restores_show_their_progress_on_a_terminal_and_nowhere_else() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    let rows = "CREATE TABLE many (id int PRIMARY KEY, note text);
+                INSERT INTO many SELECT n, repeat('x', 100) FROM generate_series(1, 20000) n";
+    postgres.psql(&["-c", rows]);
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let file = temp.path().join("acme.backup").display().to_string();
+    let pg_dump = tool("pg_dump").get_program().to_string_lossy().into_owned();
+    let (source, owner, admin) =
+        (postgres.url(), server.url("acme", "acme"), server.url("admin", "rowhouse"));
+    let import = ["import", "--from", &source, "--url", &owner, "--pg-dump", &pg_dump];
+    let backup = ["backup", "--url", &admin, "--tenant", "acme", "--to", &file];
+    let restore = |name| ["restore", "--url", &admin, "--tenant", name, "--from", &file];
+    // Frames: the name of the table under way behind a bar, `backing up [####----] 1.20 MiB/2.40 MiB, …`.
+    for (args, frame) in
+        [(&import[..], "many"), (&backup[..], "backing up ["), (&restore("one")[..], "restoring [")]
+    {
+        let output = on_terminal(args, temp.path());
+        let shown = said(&output);
+        assert!(output.status.success() && shown.contains(frame), "{args:?}: {shown}");
+    }
+    for (args, frame) in [(&backup[..], "backing up ["), (&restore("other")[..], "restoring [")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(args).output();
+        let output = output.expect("the binary can be run");
+        let shown = said(&output);
+        assert!(output.status.success() && !shown.contains(frame), "{args:?}: {shown}");
+    }
 }
