@@ -218,9 +218,9 @@ fn an_aborted_branch_leaves_nothing() {
     assert_eq!(values(&fixture.replayed().rows(t)).len(), 2000);
 }
 
-#[test]
-fn what_a_pour_would_miss_is_asked_for_before_it() {
-    let mut fixture = Fixture::on_disk(3);
+/// A table of 1,000 rows on disk, and a transaction with a branch that has changed the first 200 of them and is to pour them: no page is in memory.
+fn before_a_pour(seed: u64, note: &str) -> (Fixture, Oid, Txn) {
+    let mut fixture = Fixture::on_disk(seed);
     let env = fixture.world.as_ref().expect("on disk").env();
     let t = many(&mut fixture, 1000);
     let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
@@ -228,13 +228,18 @@ fn what_a_pour_would_miss_is_asked_for_before_it() {
     assert!(fixture.tenant.finish_checkpoint(checkpoint));
     let mut txn = fixture.begin(1, Isolation::ReadCommitted);
     fixture.tenant.begin_branch(&mut txn).unwrap();
-    let row = |id: i32| vec![int(id), int(7), text(&"y".repeat(300))];
     let update_some = |view: &mut View<'_>| {
         let mut ids = 0..200;
-        ids.try_for_each(|id| update(view, t, &[int(id)], row(id)).map(drop))
+        ids.try_for_each(|id| update(view, t, &[int(id)], vec![int(id), int(7), text(note)]).map(drop))
     };
     fixture.run_reading(&mut txn, update_some).unwrap();
     fixture.tenant.evict_all();
+    (fixture, t, txn)
+}
+
+#[test]
+fn what_a_pour_would_miss_is_asked_for_before_it() {
+    let (mut fixture, t, mut txn) = before_a_pour(3, &"y".repeat(300));
     let mut asked = 0;
     loop {
         let requests = fixture.tenant.pour_requests(&mut txn, &|| {}).unwrap();
@@ -255,20 +260,8 @@ fn what_a_pour_would_miss_is_asked_for_before_it() {
 /// It did not ask for it before, as for what is beyond the pages that it may hold.
 #[test]
 fn a_pour_that_meets_a_page_that_cannot_be_read_fails_and_leaves_the_live_pages() {
-    let mut fixture = Fixture::on_disk(4);
+    let (mut fixture, t, mut txn) = before_a_pour(4, "y");
     let env = fixture.world.as_ref().expect("on disk").env();
-    let t = many(&mut fixture, 1000);
-    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
-    env::block_on(&env, checkpoint.run()).unwrap();
-    assert!(fixture.tenant.finish_checkpoint(checkpoint));
-    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
-    fixture.tenant.begin_branch(&mut txn).unwrap();
-    let update_some = |view: &mut View<'_>| {
-        let mut ids = 0..200;
-        ids.try_for_each(|id| update(view, t, &[int(id)], vec![int(id), int(7), text("y")]).map(drop))
-    };
-    fixture.run_reading(&mut txn, update_some).unwrap();
-    fixture.tenant.evict_all();
     let path = Path::new("/tenant");
     let len = env.disk.open(path, env::OpenMode::Read, false).unwrap().len().unwrap();
     let flip_all = |fixture: &Fixture| {
