@@ -1,10 +1,12 @@
 //! Telling whoever schedules a thread that it is about to block.
 //!
 //! Code that may block does not know on whose thread it runs: a tool's, where nobody cares, or one that holds a place in a run
-//! queue and should give it up meanwhile. The thread's owner says what to do around a wait.
+//! queue and should give it up meanwhile. The thread's owner says what to do around a wait. In a simulation such a wait takes time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
+
+use crate::sim;
 
 /// What to do around a wait: calls its argument once.
 pub type AroundWait = Rc<dyn Fn(&mut dyn FnMut())>;
@@ -33,7 +35,10 @@ pub fn blocked<R>(wait: impl FnOnce() -> R) -> R {
     let Some(around) = AROUND.take() else { return wait() };
     let around = PutBack(around);
     let (mut wait, mut result) = (Some(wait), None);
-    (around.0)(&mut || result = wait.take().map(|wait| wait()));
+    (around.0)(&mut || {
+        sim::take_time_of_wait();
+        result = wait.take().map(|wait| wait());
+    });
     result.expect("what is done around a wait lets it happen once")
 }
 

@@ -21,6 +21,7 @@ mod opening;
 pub mod reactor;
 mod real;
 pub mod sim;
+mod standing;
 mod threads;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub use reactor::{
     AskedPermits, Elapsed, Reactor, RemoteWaker, Sleep, ask_permits, now, sleep, sleep_until, timeout_at,
 };
 pub use real::{check_backend_choice, ignore_hangups, tell_supervisor_ready};
+pub use standing::{Condition, ThreadWaker, caught, park, take_step, thread_waker};
 pub use threads::{JoinHandle, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads};
 
 /// The machine a server runs on. Cloning is cheap and shares everything.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::{ByteCount, Nanos};
 use rand::RngCore;
 
+use super::threads::{HARNESS, ThreadNo, current};
 use super::{Machine, driver, lock};
 use crate::reactor::{Driver, DriverFactory, current_key};
 use crate::{
@@ -82,6 +83,18 @@ impl ThreadOps for OnlyThread {
     }
 }
 
+/// A thread that the machine started: what it took by steps.
+struct StartedThread(Arc<Machine>, ThreadNo);
+
+impl ThreadOps for StartedThread {
+    fn set_priority(&self, _priority: Priority) -> io::Result<()> {
+        Ok(())
+    }
+    fn cpu_time(&self) -> Option<Nanos> {
+        Some(lock(&self.0.steps).get(&self.1).copied().unwrap_or_default())
+    }
+}
+
 impl Threads for SimThreads {
     fn spawn(
         &self,
@@ -92,7 +105,10 @@ impl Threads for SimThreads {
         self.0.start(name, body).map(JoinHandle::new)
     }
     fn current(&self) -> ThreadControl {
-        ThreadControl::new(Arc::new(OnlyThread(self.0.clone())))
+        ThreadControl::new(match current() {
+            HARNESS => Arc::new(OnlyThread(self.0.clone())),
+            started => Arc::new(StartedThread(self.0.clone(), started)),
+        })
     }
     fn pin_current(&self, _core: usize) -> io::Result<()> {
         Ok(())

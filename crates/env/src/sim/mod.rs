@@ -2,8 +2,8 @@
 //!
 //! Deterministic, one thread at a time ([`threads`]): the same seed and the same calls give the same run, which
 //! [`World::fingerprint`] checks. Time moves only when a reactor waits ([`crate::block_on`], [`crate::Reactor::turn`]),
-//! when the harness says so ([`World::advance_to_next_event`]), and by [`Speeds::tick`] at each reading of the
-//! processor's counter, so that code which polls without end sees time pass.
+//! when the harness says so ([`World::advance_to_next_event`]), by [`Speeds::tick`] at each reading of the
+//! processor's counter, so that code which polls without end sees time pass, and while a thread takes steps ([`crate::take_step`]) or blocks.
 //!
 //! What can go wrong is listed at the head of [`disk`] and [`net`].
 
@@ -24,6 +24,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 
 pub use disk::{DiskFault, DiskOp, PowerCut};
+pub(crate) use threads::{ParkedThread, is_end, park_current, take_step, take_time_of_wait};
 
 use crate::{Env, ShutdownSignal};
 
@@ -83,6 +84,8 @@ struct Machine {
     drivers_made: AtomicU64,
     /// Processor time by reactor.
     cpu: Mutex<BTreeMap<usize, Nanos>>,
+    /// Processor time that threads took by steps ([`crate::take_step`]).
+    steps: Mutex<BTreeMap<threads::ThreadNo, Nanos>>,
     fingerprint: AtomicU64,
     baton: threads::Baton,
     shutdown: ShutdownSignal,
@@ -167,6 +170,7 @@ impl World {
             deadlines: Mutex::default(),
             drivers_made: AtomicU64::new(1),
             cpu: Mutex::default(),
+            steps: Mutex::default(),
             fingerprint: AtomicU64::new(seed),
             baton: threads::Baton::default(),
             shutdown: ShutdownSignal::default(),

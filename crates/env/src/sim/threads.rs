@@ -2,13 +2,14 @@
 //! whose turn it is.
 //!
 //! One thread holds the *baton*. It gives it on where the real one would sleep: while its reactor waits, while it joins
-//! another, and when it starts one. The next is drawn from those that can go on; when nobody can, time moves to the
-//! next event. What a thread does between two such places is therefore never interleaved with others, and a lock that is
-//! not held across them is never waited for.
+//! another, when it starts one, and where it blocks or takes a step ([`crate::park`], [`crate::take_step`]). The next is drawn
+//! from those that can go on; when nobody can, time moves to the next event. What a thread does between two such places is
+//! therefore never interleaved with others, and a lock that is not held across them is never waited for.
 //!
 //! The thread that made the world is its *harness*. When it cuts the power or kills the server, all others unwind from
 //! where they wait, as a process that dies lets go of what it held.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +21,7 @@ use base::Nanos;
 use base::limits::THREAD_STACK_LEN;
 use rand::Rng as _;
 
-use super::{Machine, lock};
+use super::{Latency, Machine, lock};
 use crate::threads::Joinable;
 
 pub(super) type ThreadNo = u64;
@@ -73,6 +74,74 @@ pub(super) enum Park {
 
 /// A thread unwinds with this when its machine is killed.
 struct Killed;
+
+/// What a step takes: about as long as a batch of a query, or as the planner between two of its rules.
+const STEP: Latency = Latency { min: Nanos::from_micros(1), max: Nanos::from_micros(20) };
+
+/// Whether this is what a thread unwinds with when its machine is killed.
+pub(crate) fn is_end(panic: &(dyn Any + Send)) -> bool {
+    panic.is::<Killed>()
+}
+
+/// The machine that started the calling thread, if one did.
+fn machine_of_caller() -> Option<Arc<Machine>> {
+    if current() == HARNESS {
+        return None;
+    }
+    MACHINE.with_borrow(Weak::upgrade)
+}
+
+/// A thread of a simulated machine, for others to wake.
+#[derive(Clone)]
+pub(crate) struct ParkedThread {
+    machine: Weak<Machine>,
+    number: ThreadNo,
+}
+
+impl ParkedThread {
+    /// The calling thread, if a machine started it.
+    pub(crate) fn current() -> Option<ParkedThread> {
+        let machine = machine_of_caller()?;
+        Some(ParkedThread { machine: Arc::downgrade(&machine), number: current() })
+    }
+
+    /// Ends its wait, if it waits.
+    pub(crate) fn wake(&self) {
+        if let Some(machine) = self.machine.upgrade() {
+            machine.baton.wake(self.number);
+        }
+    }
+
+    pub(crate) fn is_same(&self, other: &ParkedThread) -> bool {
+        self.number == other.number && self.machine.ptr_eq(&other.machine)
+    }
+}
+
+/// Blocks the calling thread until it is woken, so long at most; false, at once, if no machine started it.
+pub(crate) fn park_current(at_most: Option<Nanos>) -> bool {
+    let machine = machine_of_caller();
+    if let Some(machine) = &machine {
+        machine.stand_still(at_most);
+    }
+    machine.is_some()
+}
+
+/// See [`crate::take_step`].
+pub(crate) fn take_step() {
+    if let Some(machine) = machine_of_caller() {
+        let took = machine.delay(STEP);
+        *lock(&machine.steps).entry(current()).or_default() += took;
+        machine.stand_still(Some(took));
+    }
+}
+
+/// Lets pass what a blocking operation of the calling thread takes, as long as a read of the disk, if a machine started it.
+pub(crate) fn take_time_of_wait() {
+    if let Some(machine) = machine_of_caller() {
+        let speeds = *lock(&machine.speeds);
+        machine.stand_still(Some(machine.delay(speeds.read)));
+    }
+}
 
 struct Parked {
     park: Park,
@@ -163,6 +232,13 @@ impl Machine {
         self.baton.await_turn(state, me);
         // Others are not told: the harness is about to find out by itself.
         if me == HARNESS { found } else { Ok(()) }
+    }
+
+    /// Has the calling thread, which the machine started, give the baton on until it is woken, so long at most.
+    fn stand_still(&self, at_most: Option<Nanos>) {
+        let deadline = at_most.map(|at_most| self.now() + at_most);
+        self.park(Park::Until { deadline, sockets: false })
+            .expect("only a harness is told that nothing happens");
     }
 
     /// Chooses the next holder among the parked.
