@@ -12,10 +12,10 @@ mod place;
 mod turns;
 
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
-use env::{Env, JoinHandle};
+use env::{Condition, Env, JoinHandle};
 use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
 use channel::Channel;
@@ -55,9 +55,9 @@ struct Queue {
     worker: WorkerHandle,
     core: Option<usize>,
     waiting: Mutex<Waiting>,
-    changed: Condvar,
+    changed: Condition,
     /// A place is free that a query may want back.
-    freed: Condvar,
+    freed: Condition,
     threads: Mutex<Vec<JoinHandle>>,
 }
 
@@ -118,8 +118,8 @@ impl AnalyticPool {
             worker,
             core,
             waiting: Mutex::default(),
-            changed: Condvar::new(),
-            freed: Condvar::new(),
+            changed: Condition::default(),
+            freed: Condition::default(),
             threads: Mutex::default(),
         };
         let queues = run.map(|run| workers.into_iter().map(|of| Arc::new(queue(of, run))).collect());
@@ -292,7 +292,7 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
                     return;
                 }
                 waiting.idle += 1;
-                waiting = queue.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                waiting = queue.changed.wait(&queue.waiting, waiting, None);
                 waiting.idle -= 1;
             }
         };
@@ -320,9 +320,9 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         // Reads of pages that are not in memory hold nothing of the worker.
         let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));
         request.limits.work_meter = Some(meter.clone());
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let outcome = env::caught(|| {
             run(request, &events.control, &mut |event| events.send(event, &proxy, &place));
-        }));
+        });
         if outcome.is_err() {
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
         }

@@ -11,10 +11,9 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, TryLockError};
 use std::task::{Context, Poll};
-use std::thread::Thread;
-use std::time::Duration;
 
-use base::{ByteCount, TenantId};
+use base::{ByteCount, Nanos, TenantId};
+use env::ThreadWaker;
 use futures::task::AtomicWaker;
 use governor::{RoomLine, RoomStanding};
 
@@ -22,7 +21,7 @@ use crate::memory_budget::{MemoryBudget, PAGE, lock};
 use crate::version::MapShared;
 
 /// How often a blocked thread makes sure that somebody makes room.
-const BLOCKED_LOOK: Duration = Duration::from_millis(1);
+const BLOCKED_LOOK: Nanos = Nanos::from_millis(1);
 /// Looks after which it takes what room there is by itself: whoever serves the line is late, and is not one that waits for this thread.
 const BLOCKED_LOOKS_MAX: u32 = 3;
 
@@ -51,7 +50,7 @@ const GONE: u8 = 2;
 
 enum Told {
     Task(AtomicWaker),
-    Thread(Thread),
+    Thread(ThreadWaker),
 }
 
 impl Waiter {
@@ -137,11 +136,11 @@ impl RoomAsker {
             return room;
         }
         let budget = self.budget();
-        let waiter = Waiter::new(&self.0, Told::Thread(std::thread::current()));
+        let waiter = Waiter::new(&self.0, Told::Thread(env::thread_waker()));
         budget.enter_line_blocking(waiter.clone());
         let mut looks = 0;
         while !waiter.has_room() {
-            std::thread::park_timeout(BLOCKED_LOOK);
+            env::park(Some(BLOCKED_LOOK));
             budget.press();
             looks += 1;
             if looks > BLOCKED_LOOKS_MAX

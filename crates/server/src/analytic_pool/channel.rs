@@ -1,12 +1,11 @@
 //! What a query's thread says, on its way to the session's task, and what the query takes.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::Duration;
 
 use base::{Nanos, SqlError, SqlState};
-use env::ThreadControl;
+use env::{Condition, ThreadControl};
 use futures::task::AtomicWaker;
 use sql::session::{AnalyticEvent, QueryControl, StatementCounts, Taken};
 
@@ -29,7 +28,7 @@ fn not_read() -> SqlError {
 #[derive(Default)]
 pub(super) struct Channel {
     state: Mutex<ChannelState>,
-    room: Condvar,
+    room: Condition,
     waker: AtomicWaker,
     /// Cancelled by the session, when nobody wants the result any more.
     pub(super) control: QueryControl,
@@ -136,20 +135,16 @@ impl Channel {
         state.events.len() >= EVENTS_MAX && !state.consumer_gone
     }
 
-    /// Waits until the session has taken an event, or is gone, so long at most; whether it has.
-    pub(super) fn await_room(&self, at_most: Option<Duration>) -> bool {
-        let state = lock(&self.state);
-        let full = |state: &mut ChannelState| self.is_full(state);
-        match at_most {
-            None => {
-                drop(self.room.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
-                true
-            }
-            Some(at_most) => {
-                let waited = self.room.wait_timeout_while(state, at_most, full);
-                !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    /// Waits until the session has taken an event, or is gone; with `at_most` so long at most, or shorter. Whether it has.
+    pub(super) fn await_room(&self, at_most: Option<Nanos>) -> bool {
+        let mut state = lock(&self.state);
+        while self.is_full(&state) {
+            state = self.room.wait(&self.state, state, at_most);
+            if at_most.is_some() {
+                break;
             }
         }
+        !self.is_full(&state)
     }
 
     fn push(&self, event: AnalyticEvent) -> bool {

@@ -1,8 +1,7 @@
 //! A query's place among those that advance, which others have while its client does not read, or its tenant's own limit, of I/O or of processor time, holds
 //! it.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use base::{Nanos, TenantId};
 
@@ -12,7 +11,7 @@ use super::{Job, Queue, lock};
 use crate::executor::LimitWaits;
 
 /// How often a thread that waits for a place looks whether anybody still wants the result.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Nanos = Nanos::from_millis(50);
 
 /// How long a query keeps its place while its client does not read and others want one, where too many have left theirs for that.
 const KEPT_MAX: Nanos = Nanos::from_secs(10);
@@ -174,8 +173,7 @@ impl<'a> Place<'a> {
         waiting.jobs.ask_back(self.tenant);
         waiting.tell_wanted(&self.queue.worker, self.tenant);
         while !waiting.jobs.come_back(self.tenant, events.is_given_up()) {
-            let waited = self.queue.freed.wait_timeout(waiting, LOOK);
-            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+            waiting = self.queue.freed.wait(&self.queue.waiting, waiting, Some(LOOK));
         }
         self.limit.iter().for_each(|limit| limit.set_parked(false));
         waiting.tell_wanted(&self.queue.worker, self.tenant);

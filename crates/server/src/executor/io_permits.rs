@@ -6,10 +6,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::Thread;
 
 use base::{ByteCount, TenantId, VolumeNo};
-use env::{IoAccount, IoPermit, IoPermits, IoTicket};
+use env::{IoAccount, IoPermit, IoPermits, IoTicket, ThreadWaker};
 use sql::session::QueryControl;
 
 use super::handle::{Account, Message, WorkerHandle};
@@ -23,7 +22,7 @@ const REFUSED: u64 = u64::MAX - 2;
 
 struct Answer {
     ticket: AtomicU64,
-    thread: Thread,
+    thread: ThreadWaker,
 }
 
 impl Answer {
@@ -137,7 +136,7 @@ impl IoPermits for WorkerPermits {
             account.note_done(len);
             return None;
         }
-        let answer = Arc::new(Answer { ticket: AtomicU64::new(WAITING), thread: std::thread::current() });
+        let answer = Arc::new(Answer { ticket: AtomicU64::new(WAITING), thread: env::thread_waker() });
         let asked =
             IoAsked { tenant: account.tenant(), volume, len, answer: answer.clone(), proxy: proxy.clone() };
         let ask = || {
@@ -145,12 +144,12 @@ impl IoPermits for WorkerPermits {
             let mut is_held = false;
             let given = loop {
                 match answer.ticket.load(Ordering::Acquire) {
-                    WAITING => std::thread::park(),
+                    WAITING => env::park(None),
                     HELD => {
                         if !std::mem::replace(&mut is_held, true) {
                             waits.iter().for_each(|waits| waits.begin());
                         }
-                        std::thread::park();
+                        env::park(None);
                     }
                     given => break given,
                 }

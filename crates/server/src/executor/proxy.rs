@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Nanos, TenantId};
-use env::{Env, Priority, ThreadControl};
+use env::{Env, Priority, ThreadControl, ThreadWaker};
 
 use super::background::Background;
 use super::handle::{Account, Message, Work, WorkerHandle};
@@ -48,7 +48,7 @@ pub(super) struct ProxyState {
     /// What the thread stands still for, where it can. Written by the worker.
     held: Arc<AtomicBool>,
     pub(super) background: Background,
-    thread: std::thread::Thread,
+    thread: ThreadWaker,
     /// Its tenant is promised processor time.
     is_promised: bool,
     /// The worker wants the thread raised. Written by the worker.
@@ -244,7 +244,7 @@ impl Proxy {
             charged_until: AtomicU64::new(charged_until),
             held: held.clone(),
             background: background.clone(),
-            thread: std::thread::current(),
+            thread: env::thread_waker(),
             is_promised,
             is_raised: AtomicBool::new(false),
             doing: Mutex::new(Doing {

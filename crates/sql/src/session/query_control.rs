@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+
+use base::Nanos;
 
 /// How often a thread that stands still looks whether it may go on: as often as limits of processor time are refilled.
-const HELD_LOOK: Duration = Duration::from_millis(10);
+const HELD_LOOK: Nanos = Nanos::from_millis(10);
 
 /// Ends a query, or has its thread stand still; and what it has read. Clones are of the same query; from any thread.
 #[derive(Clone, Default, Debug)]
@@ -68,10 +69,11 @@ impl QueryControl {
     }
 
     /// Where a query can stand still: blocks while it is held, unless it is cancelled. Whoever calls holds no lock that a worker
-    /// could wait for.
+    /// could wait for. In a simulation it is a step, beside which others have their turns.
     pub fn wait_while_held(&self) {
+        env::take_step();
         while self.held.load(Ordering::Relaxed) && !self.is_cancelled() {
-            std::thread::park_timeout(HELD_LOOK);
+            env::park(Some(HELD_LOOK));
         }
     }
 }
