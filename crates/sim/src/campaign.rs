@@ -81,13 +81,15 @@ pub struct Tally {
     pub moves: u64,
     /// Long transactions of [`crate::whole`] that were acknowledged.
     pub bulk: u64,
+    /// Answers of analytical queries in [`crate::whole`] that were judged. Progress files do not keep it.
+    pub queries: u64,
     /// Of the whole run, as [`World::fingerprint`].
     pub fingerprint: u64,
     /// Of the disk at the end, as [`World::disk_hash`].
     pub disk_hash: u64,
 }
 
-/// Counts of a [`Tally`], hashes left alone.
+/// Counts of a [`Tally`] that progress files keep.
 pub(crate) const COUNTS: usize = 12;
 
 impl Tally {
@@ -97,7 +99,8 @@ impl Tally {
             self.counts().iter().zip(other.counts()).map(|(one, other)| one + other).collect();
         let (fingerprint, disk_hash) = (self.fingerprint, self.disk_hash);
         let sums = Tally::of_counts(sums.try_into().expect("as many as there were"));
-        *self = Tally { fingerprint, disk_hash, ..sums };
+        let queries = self.queries + other.queries;
+        *self = Tally { queries, fingerprint, disk_hash, ..sums };
     }
 
     pub(crate) fn counts(&self) -> [u64; COUNTS] {
@@ -157,7 +160,8 @@ impl fmt::Display for Tally {
         write!(f, "{} transactions acknowledged, {} checkpoints, ", self.acknowledged, self.checkpoints)?;
         write!(f, "{} disk changes, {} redo records replayed, ", self.disk_changes, self.replayed)?;
         write!(f, "{} recovered tenants compared, {} pages evicted, ", self.tenants_checked, self.evictions)?;
-        write!(f, "{} tenants moved, {} long transactions", self.moves, self.bulk)
+        write!(f, "{} tenants moved, {} long transactions", self.moves, self.bulk)?;
+        if self.queries > 0 { write!(f, ", {} answers of queries judged", self.queries) } else { Ok(()) }
     }
 }
 

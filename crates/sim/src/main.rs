@@ -18,6 +18,9 @@ struct Args {
     /// Whole servers, over the wire, instead of storage and tenants
     #[arg(long)]
     whole: bool,
+    /// Beside their other work sums are asked of the analytical path
+    #[arg(long, requires = "whole")]
+    analytic: bool,
     /// Whole servers whose promises of this are judged
     #[arg(long, conflicts_with_all = ["whole", "progress", "trace"])]
     governed: Option<Promised>,
@@ -44,11 +47,21 @@ struct Args {
     twice_every: u64,
 }
 
+/// The engine of analytical queries, in builds that have one.
+#[cfg(feature = "analytic")]
+const ANALYTIC: Option<server::AnalyticRun> = Some(analytic::run_controlled);
+#[cfg(not(feature = "analytic"))]
+const ANALYTIC: Option<server::AnalyticRun> = None;
+
 /// How often the progress file is written, in seeds.
 const NOTED_EVERY: u64 = 100;
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.analytic && ANALYTIC.is_none() {
+        eprintln!("this build has no analytical path");
+        return ExitCode::FAILURE;
+    }
     if let Some(promised) = args.governed {
         return governed(&args, promised);
     }
@@ -71,7 +84,11 @@ impl Args {
     fn run(&self, seed: u64) -> Result<Tally, Failure> {
         let (lives, traced) = (self.lives, self.trace);
         if self.whole {
-            return Whole { lives, traced, ..Whole::of(seed) }.run();
+            let whole = match ANALYTIC.filter(|_| self.analytic) {
+                Some(engine) => Whole::with_queries(seed, engine),
+                None => Whole::of(seed),
+            };
+            return Whole { lives, traced, ..whole }.run();
         }
         plan::run(Campaign { lives, traced, ..plan::campaign(seed) })
     }

@@ -1,5 +1,5 @@
 //! The whole server in a simulated world: clients over sockets, reception, workers and executor, sessions, tenants that
-//! close and open and move between workers, checkpoints, log, disk, without TLS and without the analytical path.
+//! close and open and move between workers, checkpoints, log, disk, and analytical queries where there is an engine for them; without TLS.
 //!
 //! Clients of several tenants run the transactions of [`histories`](crate::histories) by the wire protocol, in some lives long work too, hang up and are
 //! cut off. A server's life ends at a random disk operation, its start included, or after a fault, or is ended in order amid their work; the next one reads all
@@ -12,6 +12,7 @@ mod copies;
 mod governed;
 mod moves;
 mod shapes;
+mod sums;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -26,7 +27,7 @@ use env::sim::World;
 use futures::future::{Either, select};
 use futures::stream::{FuturesUnordered, StreamExt};
 use server::executor::TURN_MAX;
-use server::{Server, ServerConfig, Tls};
+use server::{AnalyticRun, Server, ServerConfig, Tls};
 
 use crate::campaign::{Task, caught, file_defects};
 use crate::client::{Connection, Fate};
@@ -41,6 +42,7 @@ use bulk::{Bulk, Share};
 use client::{Login, OddWays, WireClient};
 use copies::Copies;
 use shapes::Shape;
+use sums::Sums;
 
 pub use governed::{Governed, Kept, Promised};
 
@@ -74,7 +76,7 @@ const STOP_MAX: Nanos = Nanos::from_secs(60);
 const ODD_SEEDS: u64 = 5;
 
 /// A seed's campaign.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Whole {
     pub seed: u64,
     pub lives: u64,
@@ -82,6 +84,8 @@ pub struct Whole {
     pub lying_log: bool,
     /// For the pages of all tenants.
     pub memory: ByteCount,
+    /// The engine of analytical queries, which sums are asked of beside the other work; without one they are refused.
+    pub analytic: Option<AnalyticRun>,
     /// Of a hundred lives in fair weather, so many are ended in order amid the work.
     pub stopped_percent: u64,
     /// Whether troubles, ends and disk operations are printed to the standard error.
@@ -93,7 +97,12 @@ impl Whole {
     pub fn of(seed: u64) -> Whole {
         let memory = MEMORY[(seed / 3 % MEMORY.len() as u64) as usize];
         let (lives, stopped_percent) = (crate::plan::LIVES, STOPPED_PERCENT);
-        Whole { seed, lives, lying_log: false, memory, stopped_percent, traced: false }
+        Whole { seed, lives, lying_log: false, memory, analytic: None, stopped_percent, traced: false }
+    }
+
+    /// The campaign of a seed with analytical queries. Memory is never short, but tenants are made cold before some of them.
+    pub fn with_queries(seed: u64, engine: AnalyticRun) -> Whole {
+        Whole { memory: MEMORY_AMPLE, analytic: Some(engine), ..Whole::of(seed) }
     }
 
     /// Runs it. One seed gives one tally, whenever it is run.
@@ -121,6 +130,8 @@ struct Run<O: Object> {
     bulk_share: Share,
     /// Of each tenant, by its place.
     shapes: Vec<Shape>,
+    /// Of each tenant, by its place.
+    sums: Vec<Sums>,
     /// Of the present life.
     server: Option<Server>,
     breaks: Rc<Cell<u64>>,
@@ -143,6 +154,7 @@ impl<O: Object> Run<O> {
             bulk: (0..tenants).map(|_| Bulk::default()).collect(),
             bulk_share: Share::None,
             shapes: (0..tenants).map(|_| Shape::default()).collect(),
+            sums: (0..tenants).map(|_| Sums::default()).collect(),
             server: None,
             breaks: Rc::default(),
             odd: Rc::default(),
@@ -169,6 +181,7 @@ impl<O: Object> Run<O> {
         }
         self.start()?;
         self.attend(Run::found)?;
+        self.attend(Run::found_sums)?;
         self.stop()?;
         if self.whole.lying_log {
             self.world.lie_about(".redo");
@@ -193,6 +206,7 @@ impl<O: Object> Run<O> {
         self.attend(Run::read_all)?;
         self.attend(Run::read_bulk)?;
         self.attend(Run::use_shapes)?;
+        self.attend(Run::sum_all_up)?;
         self.attend(Run::settle_copies)?;
         self.stop()?;
         for (place, record) in self.records.iter().enumerate() {
@@ -207,6 +221,7 @@ impl<O: Object> Run<O> {
         self.tally.acknowledged = self.records.iter().map(committed).sum();
         self.tally.disk_changes = self.world.disk_changes();
         self.tally.bulk = self.bulk.iter().map(Bulk::generations).sum();
+        self.tally.queries = self.sums.iter().map(Sums::judged).sum();
         self.tally.fingerprint = self.world.fingerprint();
         self.tally.disk_hash = self.world.disk_hash();
     }
@@ -231,6 +246,7 @@ impl<O: Object> Run<O> {
             // Small and large tenants in one world.
             head_start_min: ByteCount(20_000),
             memory: self.whole.memory,
+            analytic: self.whole.analytic,
             // Polls take no time here: a long call is suspended wherever it can be, or never.
             turn_max: if Dice::of(&self.world).below(2) == 0 { Nanos(0) } else { TURN_MAX },
             ..ServerConfig::new(DATA_DIR)
@@ -260,7 +276,7 @@ impl<O: Object> Run<O> {
 
     fn client(&self, database: String, user: &'static str, password: &'static str) -> WireClient {
         let login = Login { address: address(), database, user, password };
-        let refuses_queries = self.whole.memory < MEMORY_AMPLE;
+        let refuses_queries = self.whole.memory < MEMORY_AMPLE && self.whole.analytic.is_none();
         WireClient::new(&self.world, login, &self.breaks, refuses_queries)
     }
 
@@ -378,6 +394,7 @@ impl<O: Object> Run<O> {
         tasks.push(Box::pin(self.move_about()));
         tasks.push(Box::pin(self.work_in_bulk()));
         tasks.push(Box::pin(self.alter_shapes()));
+        tasks.push(Box::pin(self.transfer_and_sum_up()));
         poll_fn(|cx| {
             loop {
                 match tasks.poll_next_unpin(cx) {

@@ -1,0 +1,27 @@
+//! Whole servers with analytical queries beside everything else; `cargo run --release -p sim -- --whole --analytic` runs more.
+#![cfg(feature = "analytic")]
+
+use sim::Tally;
+use sim::whole::Whole;
+
+fn world(seed: u64) -> Whole {
+    Whole::with_queries(seed, analytic::run_controlled)
+}
+
+#[test]
+fn analytical_queries_see_one_state_with_all_that_was_told_of() {
+    let mut total = Tally::default();
+    for seed in 1..=20 {
+        total.add(&world(seed).run().unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    assert!(total.queries > 150 && total.with_faults > 3, "{total}");
+}
+
+/// The engine is one task on one partition, on a thread of the world's, and its hash tables have fixed seeds.
+#[test]
+fn a_whole_server_with_analytical_queries_replays_to_the_same_bytes() {
+    for seed in 1001..=1003 {
+        let tally = world(seed).run().unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(world(seed).run(), Ok(tally));
+    }
+}
