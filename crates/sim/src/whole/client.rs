@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use base::{SqlError, SqlState};
+use base::{Nanos, SqlError, SqlState};
 use env::Socket;
 use env::sim::World;
 use futures::future::join;
@@ -110,21 +110,34 @@ impl WireClient {
 
     /// Runs a text by the simple protocol, with `data` for a COPY that asks for some.
     pub(super) async fn script(&mut self, sql: &str, data: &[u8]) -> Result<Answer, Fate> {
+        self.script_unread(sql, data, Nanos(0)).await
+    }
+
+    /// As [`WireClient::script`], of whose answer nothing is read for so long.
+    pub(super) async fn script_unread(
+        &mut self,
+        sql: &str,
+        data: &[u8],
+        unread: Nanos,
+    ) -> Result<Answer, Fate> {
         if self.link.is_none() {
             self.connect().await?;
         }
         let mut link = self.link.take().expect("connected above");
-        let outcome = self.converse(&mut link, sql, data).await;
+        let outcome = self.converse(&mut link, sql, data, unread).await;
         if !matches!(outcome, Err(Fate::Stop(_))) {
             self.link = Some(link);
         }
         outcome
     }
 
-    async fn converse(&self, link: &mut Link, sql: &str, data: &[u8]) -> Result<Answer, Fate> {
+    async fn converse(&self, link: &mut Link, sql: &str, data: &[u8], unread: Nanos) -> Result<Answer, Fate> {
         let mut out = Vec::new();
         wire::query(&mut out, sql);
         self.send(link, out).await?;
+        if unread > Nanos(0) {
+            env::sleep(unread).await;
+        }
         let (mut answer, mut refused) = (Answer::default(), None);
         loop {
             let (tag, body) = self.receive(link).await?;

@@ -4,7 +4,7 @@
 //! state is read has the same sum, and says how many transfers are in it: all that anybody was told of when the query was sent, be it by a commit's reply or
 //! a query's, and none that was sent after its answer. The queries are ones that the point path does not have, and one reads the table twice, which must be of
 //! one state. Some are amid a change of their own transaction, which they see and nobody else; some are cancelled, their rows taken few at a time, or their
-//! clients hang up; at times nothing of the tenant is in memory when they begin.
+//! clients hang up or do not read for a while; at times nothing of the tenant is in memory when they begin.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -38,6 +38,8 @@ const EVICTED_PERCENT: u64 = 20;
 const HANGING_UP_PERCENT: u64 = 15;
 /// Microseconds after which they do at the latest.
 const PATIENCE_MAX: u64 = 1_500;
+/// Microseconds for which a client does not read the answer of [`many`] at most.
+const UNREAD_MAX: u64 = 200_000;
 /// What a query's own transaction adds for it to see.
 const ADDED: i64 = 7;
 
@@ -46,6 +48,16 @@ const SUM: &str = "select count(*), sum(a.balance), sum(a.transfers), sum(b.tran
                    from account a full join account b on b.id = a.id";
 /// All rows, with the sum of the transfers beside each.
 const EACH: &str = "select id, balance, transfers, sum(transfers) over () from account order by balance, id";
+
+/// How often each pair of rows is in [`many`].
+const TIMES: i64 = 8;
+
+/// So many rows, some 800 KB, that they do not fit between a query's thread and a client that does not read: the thread leaves its place to others.
+fn many() -> String {
+    format!(
+        "select a.transfers, b.transfers, sum(1) over () from account a, account b, generate_series(1, {TIMES}) g"
+    )
+}
 
 /// What is known of a tenant's table.
 #[derive(Default)]
@@ -64,6 +76,10 @@ pub(super) struct Sums {
 fn numbers<const N: usize>(row: &[Option<String>]) -> Option<[i64; N]> {
     let numbers: Option<Vec<i64>> = row.iter().map(|value| value.as_deref()?.parse().ok()).collect();
     numbers?.try_into().ok()
+}
+
+fn sum_of<const N: usize>(rows: &[[i64; N]], column: usize) -> i64 {
+    rows.iter().map(|row| row[column]).sum()
 }
 
 impl Sums {
@@ -109,17 +125,36 @@ impl Sums {
         let Some(each) = each else {
             return Err(Stop::violation(format!("{EACH}: {rows:?}")));
         };
-        let sum = |column: usize| each.iter().map(|row| row[column]).sum::<i64>();
+        let sum = |column: usize| sum_of(&each, column);
         let is_whole = i64::try_from(each.len()) == Ok(ROWS) && sum(1) == ROWS * OPENING;
         let is_in_order = each.is_sorted_by(|one, next| (one[1], one[0]) < (next[1], next[0]));
         let is_summed = each.iter().all(|row| row[3] == sum(2));
         require!(is_whole && is_in_order && is_summed, "the rows that are summed are torn: {rows:?}");
         self.judge(told, sum(2))
     }
+
+    /// Judges the rows of [`many`].
+    fn judge_many(&self, told: u64, rows: &[Values]) -> Result<u64, Stop> {
+        let pairs: Option<Vec<[i64; 3]>> = rows.iter().map(|row| numbers(row)).collect();
+        let Some(pairs) = pairs else {
+            return Err(Stop::violation(format!("pairs of rows: {:?}", rows.first())));
+        };
+        let each = ROWS * TIMES;
+        let (left, right) = (sum_of(&pairs, 0), sum_of(&pairs, 1));
+        require!(
+            i64::try_from(pairs.len()) == Ok(ROWS * each)
+                && pairs.iter().all(|pair| pair[2] == ROWS * each)
+                && left == right
+                && left % each == 0,
+            "pairs of rows are torn: {} of them with {left} and {right} in all",
+            pairs.len()
+        );
+        self.judge(told, left / each)
+    }
 }
 
 impl<O: Object> Run<O> {
-    /// Makes the tables. Both queries are for the analytical path.
+    /// Makes the tables. All queries are for the analytical path.
     pub(super) async fn found_sums(&self) -> Result<(), Stop> {
         if self.whole.analytic.is_none() {
             return Ok(());
@@ -131,7 +166,7 @@ impl<O: Object> Run<O> {
         for place in 0..self.sums.len() {
             let mut client = self.client_of(place);
             client.script(&founding, &[]).await.map_err(surely)?;
-            for sql in [SUM, EACH] {
+            for sql in [SUM, EACH, &many()] {
                 let told = client.script(&format!("explain {sql}"), &[]).await.map_err(surely)?;
                 let first = told.rows.first().and_then(|row| row.first()?.as_deref());
                 require!(
@@ -224,14 +259,15 @@ async fn transfer(client: &mut WireClient, sums: &Sums, dice: &Dice) -> Result<(
 
 /// Asks in one of the ways.
 async fn ask(client: &mut WireClient, sums: &Sums, dice: &Dice) -> Result<(), Fate> {
-    match dice.below(4) {
-        0 => {
+    match dice.below(40) {
+        0 => ask_for_many(client, sums, dice).await,
+        1..11 => {
             let told = sums.told.get();
             let rows = client.run(EACH, &[]).await?;
             sums.judge_each(told, &rows)?;
             Ok(())
         }
-        1 => ask_amid_a_change(client, sums, dice).await,
+        11..21 => ask_amid_a_change(client, sums, dice).await,
         _ => {
             let hangs_up = dice.percent(HANGING_UP_PERCENT);
             let patience = hangs_up.then(|| Nanos::from_micros(dice.below(PATIENCE_MAX)));
@@ -257,6 +293,15 @@ async fn ask_for_sum(client: &mut WireClient, sums: &Sums, patience: Option<Nano
         return Err(Stop::violation(format!("{SUM}: {rows:?}")).into());
     };
     sums.judge_sum(told, row, 0)?;
+    Ok(())
+}
+
+/// Asks for more rows than fit on their way, and reads them late.
+async fn ask_for_many(client: &mut WireClient, sums: &Sums, dice: &Dice) -> Result<(), Fate> {
+    let unread = Nanos::from_micros(dice.below(UNREAD_MAX));
+    let told = sums.told.get();
+    let answer = client.script_unread(&many(), &[], unread).await?;
+    sums.judge_many(told, &answer.rows)?;
     Ok(())
 }
 
@@ -324,5 +369,24 @@ mod tests {
         let mut unordered = rows(4, 2);
         unordered.swap(5, 6);
         assert!(sums.judge_each(0, &unordered).is_err());
+    }
+
+    #[test]
+    fn pairs_of_no_one_state_are_found() {
+        let sums = Sums::default();
+        sums.tried.set(1);
+        let pairs = |second_of_last: i64| -> Vec<Values> {
+            let transfers = |id: i64| i64::from(id <= 2);
+            let pair = |n: i64| {
+                let (left, right) = (n % ROWS + 1, n / ROWS % ROWS + 1);
+                let right = transfers(right) + if n == ROWS * ROWS * TIMES - 1 { second_of_last } else { 0 };
+                [transfers(left), right, ROWS * ROWS * TIMES]
+            };
+            let values = |pair: [i64; 3]| pair.iter().map(|number| Some(number.to_string())).collect();
+            (0..ROWS * ROWS * TIMES).map(|n| values(pair(n))).collect()
+        };
+        assert!(sums.judge_many(0, &pairs(0)).is_ok());
+        assert!(sums.judge_many(0, &pairs(1)).is_err(), "two states");
+        assert!(sums.judge_many(0, &pairs(0)[1..]).is_err(), "a pair is missing");
     }
 }
