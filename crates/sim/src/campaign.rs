@@ -81,8 +81,10 @@ pub struct Tally {
     pub moves: u64,
     /// Long transactions of [`crate::whole`] that were acknowledged.
     pub bulk: u64,
-    /// Answers of analytical queries in [`crate::whole`] that were judged. Progress files do not keep it.
+    /// Answers of analytical queries in [`crate::whole`] that were judged. Progress files do not keep it, nor the next one.
     pub queries: u64,
+    /// Analytical queries that put rows aside.
+    pub spills: u64,
     /// Of the whole run, as [`World::fingerprint`].
     pub fingerprint: u64,
     /// Of the disk at the end, as [`World::disk_hash`].
@@ -99,8 +101,8 @@ impl Tally {
             self.counts().iter().zip(other.counts()).map(|(one, other)| one + other).collect();
         let (fingerprint, disk_hash) = (self.fingerprint, self.disk_hash);
         let sums = Tally::of_counts(sums.try_into().expect("as many as there were"));
-        let queries = self.queries + other.queries;
-        *self = Tally { queries, fingerprint, disk_hash, ..sums };
+        let (queries, spills) = (self.queries + other.queries, self.spills + other.spills);
+        *self = Tally { queries, spills, fingerprint, disk_hash, ..sums };
     }
 
     pub(crate) fn counts(&self) -> [u64; COUNTS] {
@@ -161,7 +163,10 @@ impl fmt::Display for Tally {
         write!(f, "{} disk changes, {} redo records replayed, ", self.disk_changes, self.replayed)?;
         write!(f, "{} recovered tenants compared, {} pages evicted, ", self.tenants_checked, self.evictions)?;
         write!(f, "{} tenants moved, {} long transactions", self.moves, self.bulk)?;
-        if self.queries > 0 { write!(f, ", {} answers of queries judged", self.queries) } else { Ok(()) }
+        if self.queries == 0 {
+            return Ok(());
+        }
+        write!(f, ", {} answers of queries judged, {} spilled", self.queries, self.spills)
     }
 }
 

@@ -226,6 +226,7 @@ impl<O: Object> Run<O> {
         self.tally.disk_changes = self.world.disk_changes();
         self.tally.bulk = self.bulk.iter().map(Bulk::generations).sum();
         self.tally.queries = self.sums.iter().map(Sums::judged).sum();
+        self.tally.spills = self.sums.iter().map(Sums::spilled).sum();
         self.tally.fingerprint = self.world.fingerprint();
         self.tally.disk_hash = self.world.disk_hash();
     }

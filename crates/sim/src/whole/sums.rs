@@ -4,9 +4,11 @@
 //! state is read has the same sum, and says how many transfers are in it: all that anybody was told of when the query was sent, be it by a commit's reply or
 //! a query's, and none that was sent after its answer. The queries are ones that the point path does not have, and one reads the table twice, which must be of
 //! one state. Some are amid a change of their own transaction, which they see and nobody else; some are cancelled, their rows taken few at a time, or their
-//! clients hang up or do not read for a while; at times nothing of the tenant is in memory when they begin.
+//! clients hang up or do not read for a while; some sort more than their tenant's working memory holds; at times nothing of the tenant is in memory when
+//! they begin.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::pin::pin;
 
 use base::Nanos;
@@ -15,7 +17,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::bulk::Share;
 use super::client::WireClient;
-use super::{Run, name, surely};
+use super::{DATA_DIR, Run, name, surely};
 use crate::campaign::Task;
 use crate::client::{Connection, Fate, Values};
 use crate::histories::object::Object;
@@ -38,6 +40,8 @@ const EVICTED_PERCENT: u64 = 20;
 const HANGING_UP_PERCENT: u64 = 15;
 /// Microseconds after which they do at the latest.
 const PATIENCE_MAX: u64 = 1_500;
+/// Of a hundred queries, so many sort more than fits.
+const SORTING_PERCENT: u64 = 5;
 /// Microseconds for which a client does not read the answer of [`many`] at most.
 const UNREAD_MAX: u64 = 200_000;
 /// What a query's own transaction adds for it to see.
@@ -55,7 +59,24 @@ const TIMES: i64 = 8;
 /// So many rows, some 800 KB, that they do not fit between a query's thread and a client that does not read: the thread leaves its place to others.
 fn many() -> String {
     format!(
-        "select a.transfers, b.transfers, sum(1) over () from account a, account b, generate_series(1, {TIMES}) g"
+        "select a.transfers, b.transfers, c.transfers \
+         from account a full join account c on c.id = a.id, account b, generate_series(1, {TIMES}) g"
+    )
+}
+
+/// How often each pair of rows is sorted in [`sorted`].
+const SORTED_TIMES: i64 = 3;
+/// Working memory of each tenant.
+const WORK_MEMORY: &str = "3MB";
+/// How often it is looked whether a query has put rows aside.
+const SPILL_LOOK: Nanos = Nanos::from_micros(100);
+
+/// One row: how many rows were sorted, some 5 MB in all, the sum of their places, and that of their transfers.
+fn sorted() -> String {
+    format!(
+        "select count(*), sum(place), sum(transfers) from (select a.transfers, \
+         row_number() over (order by a.pad || (b.id * 7919 % 101)::text, g, a.id) as place \
+         from account a, account b, generate_series(1, {SORTED_TIMES}) g) s"
     )
 }
 
@@ -70,6 +91,8 @@ pub(super) struct Sums {
     tried: Cell<u64>,
     /// Answers that were judged.
     judged: Cell<u64>,
+    /// Queries that put rows aside.
+    spilled: Cell<u64>,
 }
 
 /// A row's numbers, if it has as many.
@@ -86,6 +109,11 @@ impl Sums {
     /// Answers that were judged.
     pub(super) fn judged(&self) -> u64 {
         self.judged.get()
+    }
+
+    /// Queries that put rows aside.
+    pub(super) fn spilled(&self) -> u64 {
+        self.spilled.get()
     }
 
     /// A transfer was told of that was sent when `told` were known.
@@ -143,7 +171,7 @@ impl Sums {
         let (left, right) = (sum_of(&pairs, 0), sum_of(&pairs, 1));
         require!(
             i64::try_from(pairs.len()) == Ok(ROWS * each)
-                && pairs.iter().all(|pair| pair[2] == ROWS * each)
+                && pairs.iter().all(|pair| pair[0] == pair[2])
                 && left == right
                 && left % each == 0,
             "pairs of rows are torn: {} of them with {left} and {right} in all",
@@ -151,10 +179,28 @@ impl Sums {
         );
         self.judge(told, left / each)
     }
+
+    /// Judges the row of [`sorted`].
+    fn judge_sorted(&self, told: u64, rows: &[Values]) -> Result<u64, Stop> {
+        let sorted = match rows {
+            [row] => numbers::<3>(row),
+            _ => None,
+        };
+        let Some([count, places, transfers]) = sorted else {
+            return Err(Stop::violation(format!("a sort: {rows:?}")));
+        };
+        let each = ROWS * SORTED_TIMES;
+        let all = ROWS * each;
+        require!(
+            count == all && places == all * (all + 1) / 2 && transfers % each == 0,
+            "what is sorted is torn: {rows:?}"
+        );
+        self.judge(told, transfers / each)
+    }
 }
 
 impl<O: Object> Run<O> {
-    /// Makes the tables. All queries are for the analytical path.
+    /// Makes the tables, and limits working memory. All queries are for the analytical path.
     pub(super) async fn found_sums(&self) -> Result<(), Stop> {
         if self.whole.analytic.is_none() {
             return Ok(());
@@ -163,10 +209,13 @@ impl<O: Object> Run<O> {
             "create table account (id int primary key, balance int8 not null, transfers int8 not null, pad text); \
              insert into account select g, {OPENING}, 0, repeat('p', 500) from generate_series(1, {ROWS}) g"
         );
+        let mut admin = self.administrator();
         for place in 0..self.sums.len() {
+            let limit = format!("alter tenant {} set (work_memory_max = '{WORK_MEMORY}')", name(place));
+            admin.script(&limit, &[]).await.map_err(surely)?;
             let mut client = self.client_of(place);
             client.script(&founding, &[]).await.map_err(surely)?;
-            for sql in [SUM, EACH, &many()] {
+            for sql in [SUM, EACH, &many(), &sorted()] {
                 let told = client.script(&format!("explain {sql}"), &[]).await.map_err(surely)?;
                 let first = told.rows.first().and_then(|row| row.first()?.as_deref());
                 require!(
@@ -219,11 +268,38 @@ impl<O: Object> Run<O> {
             {
                 admin.recover(fate).await?;
             }
-            if let Err(fate) = ask(&mut client, sums, &dice).await {
+            let asked = match dice.percent(SORTING_PERCENT) {
+                true => self.ask_for_sort(&mut client, sums).await,
+                false => ask(&mut client, sums, &dice).await,
+            };
+            if let Err(fate) = asked {
                 client.recover(fate).await?;
             }
         }
         Ok(())
+    }
+
+    /// Asks for what the tenant's working memory has no room to sort.
+    async fn ask_for_sort(&self, client: &mut WireClient, sums: &Sums) -> Result<(), Fate> {
+        let (told, sql) = (sums.told.get(), sorted());
+        let answer = {
+            let asked = pin!(client.script(&sql, &[]));
+            match select(asked, pin!(self.look_for_spills(sums))).await {
+                Either::Left((answer, _)) => answer?,
+                Either::Right(((), asked)) => asked.await?,
+            }
+        };
+        sums.judge_sorted(told, &answer.rows)?;
+        Ok(())
+    }
+
+    /// Looks until there is a file of a query that puts rows aside.
+    async fn look_for_spills(&self, sums: &Sums) {
+        let (disk, dir) = (self.world.env().disk, Path::new(DATA_DIR).join("tmp"));
+        while disk.list(&dir).unwrap_or_default().is_empty() {
+            env::sleep(SPILL_LOOK).await;
+        }
+        sums.spilled.set(sums.spilled.get() + 1);
     }
 
     /// Sums up in all tenants, at the end.
@@ -380,7 +456,7 @@ mod tests {
             let pair = |n: i64| {
                 let (left, right) = (n % ROWS + 1, n / ROWS % ROWS + 1);
                 let right = transfers(right) + if n == ROWS * ROWS * TIMES - 1 { second_of_last } else { 0 };
-                [transfers(left), right, ROWS * ROWS * TIMES]
+                [transfers(left), right, transfers(left)]
             };
             let values = |pair: [i64; 3]| pair.iter().map(|number| Some(number.to_string())).collect();
             (0..ROWS * ROWS * TIMES).map(|n| values(pair(n))).collect()
