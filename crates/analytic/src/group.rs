@@ -262,6 +262,7 @@ impl Binder<'_> {
             }
         }
         let mut synthetic = after.synthetic;
+        exprs.show_constant_keys(&grouping.keys);
         let mut groupings = Vec::new();
         for one in &mut synthetic {
             if let Synthetic::Grouping(args) = &one.what {
@@ -562,10 +563,12 @@ impl Regroup<'_> {
         self.replace(expr)
     }
 
+    /// Constants stay what they are, also those that are grouped by ([`Exprs::show_constant_keys`]).
     fn replace(&mut self, expr: &mut BoundExpr) -> SqlResult<()> {
         // A column that is read as a type of the same form, `name` or varchar as text, is the key all the same.
-        let is_key =
+        let is_same =
             |key: &BoundExpr| key == expr || matches!(key.kind, ExprKind::Column(_)) && key.kind == expr.kind;
+        let is_key = |key: &BoundExpr| is_same(key) && key.as_const().is_none();
         if let Some(at) = self.keys.iter().position(is_key) {
             *expr = BoundExpr::column(at, expr.ty, expr.typmod);
             return Ok(());

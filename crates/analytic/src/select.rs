@@ -570,6 +570,16 @@ impl Exprs {
         self.having.iter_mut().try_for_each(f)
     }
 
+    /// Has the first output column that is a constant which is grouped by show the group's: NULL where a set does not have it. No other equal constant is
+    /// meant by GROUP BY, and none within an expression.
+    pub(crate) fn show_constant_keys(&mut self, keys: &[BoundExpr]) {
+        for (at, key) in keys.iter().enumerate().filter(|(_, key)| key.as_const().is_some()) {
+            if let Some(item) = self.items.iter_mut().find(|item| item.expr == *key) {
+                item.expr = BoundExpr::column(at, key.ty, key.typmod);
+            }
+        }
+    }
+
     pub(crate) fn any(&self, f: &mut dyn FnMut(&BoundExpr) -> bool) -> bool {
         let by = |by: &SortBy, f: &mut dyn FnMut(&BoundExpr) -> bool| matches!(by, SortBy::Expr(e) if f(e));
         self.items.iter().any(|item| f(&item.expr))

@@ -531,6 +531,27 @@ fn grouping_sets_have_postgresqls_limit() {
 }
 
 #[test]
+fn a_constant_that_is_grouped_by_is_null_only_where_it_is_shown_for_that() {
+    let mut sample = Sample::new();
+    for (sql, expected) in [
+        (
+            "select 1 as g, count(*) + 1, 1 from parent where id <= 2 group by rollup (1) order by 1",
+            "1|3|1\n∅|3|1\n",
+        ),
+        (
+            "select 'all'::text as g, 'all'::text || id, id from parent where id <= 2 group by grouping sets ((1, 3), (3)) order by 3, 1",
+            "all|all1|1\n∅|all1|1\nall|all2|2\n∅|all2|2\n",
+        ),
+        (
+            "select 2 as g, count(*) from parent where id <= 2 group by cube (g) having count(*) = 2 order by 1",
+            "2|2\n∅|2\n",
+        ),
+    ] {
+        assert_eq!(sample.text(sql).as_deref(), Ok(expected), "{sql}");
+    }
+}
+
+#[test]
 fn the_server_has_one_version() {
     let mut sample = Sample::new();
     let expected = format!("{}\n", sql::session::version_text());
