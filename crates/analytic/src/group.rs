@@ -12,7 +12,7 @@ use sql::expr::{
     AggregateCall, AggregateKind, Aggregates, BoundExpr, ExprKind, SubqueryId, TableScope, bind_sql_text,
     fold_ident, resolve_unknown,
 };
-use sql::plan::check_comparable;
+use sql::plan::{check_comparable, output_position};
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
 
@@ -21,7 +21,6 @@ use crate::error::Planned;
 use crate::in_order::unordered;
 use crate::lazily::where_filtered;
 use crate::prepare::Place;
-use crate::query::ordinal;
 use crate::relation::{Level, RelColumn, SYNTHETIC, Synthetic};
 use crate::select::{Exprs, Items, Stage, item_at, items_named};
 use crate::translate::{Translator, bare, key_of, not_grouping, stands_for};
@@ -207,9 +206,7 @@ impl Binder<'_> {
             return self.any_group_key(inner, items, place);
         }
         let ctx = self.context(Aggregates::Forbidden("GROUP BY"));
-        if let ast::Expr::Value(v) = expr
-            && let Some(at) = ordinal(&v.value, items.len(), "GROUP BY")?
-        {
+        if let Some(at) = output_position(expr, items.len(), "GROUP BY")? {
             return no_aggregate(item_at(items, at));
         }
         if let ast::Expr::Identifier(ident) = expr {

@@ -9,7 +9,7 @@ use datafusion::common::{Column, NullEquality};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Union};
 use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, common_type, fold_ident};
-use sql::plan::check_comparable;
+use sql::plan::{check_comparable, output_position};
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
 
@@ -523,14 +523,16 @@ impl Binder<'_> {
         }
         let mut sorts = Vec::new();
         for key in order {
-            let at = match in_parentheses(&key.expr) {
-                ast::Expr::Value(v) => ordinal(&v.value, relation.star.len(), "ORDER BY")?,
-                ast::Expr::Identifier(ident) => {
-                    let name = fold_ident(ident);
-                    let position = relation.star.iter().position(|i| relation.columns[*i].name == name);
-                    Some(position.ok_or_else(|| sql::expr::undefined_column(&[], &name))?)
-                }
-                _ => None,
+            let at = match output_position(&key.expr, relation.star.len(), "ORDER BY")? {
+                Some(at) => Some(at),
+                None => match in_parentheses(&key.expr) {
+                    ast::Expr::Identifier(ident) => {
+                        let name = fold_ident(ident);
+                        let position = relation.star.iter().position(|i| relation.columns[*i].name == name);
+                        Some(position.ok_or_else(|| sql::expr::undefined_column(&[], &name))?)
+                    }
+                    _ => None,
+                },
             };
             let at = at.ok_or_else(|| {
                 SqlError::new(
@@ -593,24 +595,6 @@ pub(crate) fn in_parentheses(mut expr: &ast::Expr) -> &ast::Expr {
         expr = inner;
     }
     expr
-}
-
-/// The output column that a whole number names, counted from 0; `None` if `value` is something else.
-pub(crate) fn ordinal(value: &ast::Value, columns: usize, clause: &str) -> SqlResult<Option<usize>> {
-    let ast::Value::Number(text, _) = value else {
-        if matches!(value, ast::Value::Null | ast::Value::Boolean(_)) {
-            return Ok(None);
-        }
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}")));
-    };
-    let number: usize = text
-        .parse()
-        .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}")))?;
-    if number == 0 || number > columns {
-        let message = format!("{clause} position {number} is not in select list");
-        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
-    }
-    Ok(Some(number - 1))
 }
 
 /// The union that a relation is, if its terms may go on in another one. A union without ALL takes those of any: rows that

@@ -8,7 +8,7 @@ use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::expr_rewriter::normalize_sorts;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, Volatility, fold_ident, output_name};
-use sql::plan::check_comparable;
+use sql::plan::{check_comparable, output_position};
 use sqlparser::ast;
 use types::{PgType, TypeMod};
 
@@ -19,7 +19,7 @@ use crate::first_rows::{FIRST_MAX, looks_up};
 use crate::group::Grouping;
 use crate::in_order::sorted;
 use crate::prepare::Place;
-use crate::query::{in_parentheses, ordinal, sort};
+use crate::query::{in_parentheses, sort};
 use crate::relation::{Level, RelColumn, Relation, SYNTHETIC};
 use crate::translate::{Translator, Typed, bare, field, key};
 use crate::value;
@@ -212,9 +212,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("WITH FILL"));
         }
         let expr = in_parentheses(&key.expr);
-        if let ast::Expr::Value(v) = expr
-            && let Some(at) = ordinal(&v.value, items.len(), "ORDER BY")?
-        {
+        if let Some(at) = output_position(expr, items.len(), "ORDER BY")? {
             return Ok(SortBy::Output(at));
         }
         if let ast::Expr::Identifier(ident) = expr {

@@ -49,7 +49,7 @@ use crate::parse::{changes_rows, is_change};
 pub use analytic::{names_any, text_names_any};
 pub use cost::POINT_ROWS_MAX;
 pub use keyed::KeyedRows;
-pub use ordering::check_comparable;
+pub use ordering::{check_comparable, output_position};
 pub use point_plan::{
     AccessPath, AggregatePlan, Alternative, Arbiter, CascadePlan, ChangeSource, CheckPlan, ConflictAction,
     DeletePlan, DistinctPlan, ExternalSource, InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength,

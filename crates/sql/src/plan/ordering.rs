@@ -96,23 +96,10 @@ impl Binder<'_> {
         place: &str,
         named: &dyn Fn(&str) -> Vec<usize>,
     ) -> SqlResult<Option<usize>> {
+        if let Some(column) = output_position(expr, columns, place)? {
+            return Ok(Some(column));
+        }
         match in_parentheses(expr) {
-            ast::Expr::Value(ast::ValueWithSpan { value, span: _ }) => match value {
-                ast::Value::Number(text, _) => match text.parse::<usize>() {
-                    Ok(position) if (1..=columns).contains(&position) => Ok(Some(position - 1)),
-                    Ok(position) => Err(SqlError::new(
-                        SqlState::INVALID_COLUMN_REFERENCE,
-                        format!("{place} position {position} is not in select list"),
-                    )),
-                    Err(_) => {
-                        Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")))
-                    }
-                },
-                ast::Value::SingleQuotedString(_) | ast::Value::Boolean(_) => {
-                    Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")))
-                }
-                _ => Ok(None),
-            },
             ast::Expr::Identifier(ident) => {
                 let name = fold_ident(ident);
                 Ok(named(&name).first().copied())
@@ -154,6 +141,37 @@ impl Binder<'_> {
             })?;
         let null = matches!(count.kind, ExprKind::Const(types::Datum::Null));
         Ok((!null).then_some(count))
+    }
+}
+
+/// The output column, counted from 0, that a constant means in a clause where whole numbers are positions; `None` where `expr` is no constant. A number with a
+/// sign is one, and no column's; a parameter is none.
+///
+/// # Errors
+/// 42P10 for a position that no column has, 42601 for any other constant.
+pub fn output_position(expr: &ast::Expr, columns: usize, place: &str) -> SqlResult<Option<usize>> {
+    let (mut constant, mut signs) = (in_parentheses(expr), 0_u32);
+    while let ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: inner } = constant {
+        (constant, signs) = (in_parentheses(inner), signs + 1);
+    }
+    let ast::Expr::Value(value) = constant else { return Ok(None) };
+    let number = match &value.value {
+        ast::Value::Number(text, _) => text.parse::<i32>().ok(),
+        ast::Value::Placeholder(_) | ast::Value::NationalStringLiteral(_) => return Ok(None),
+        // What it is of is no number.
+        _ if signs > 0 => return Ok(None),
+        _ => None,
+    };
+    let Some(number) = number else {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")));
+    };
+    let position = if signs % 2 == 1 { -number } else { number };
+    match usize::try_from(position) {
+        Ok(position) if (1..=columns).contains(&position) => Ok(Some(position - 1)),
+        _ => Err(SqlError::new(
+            SqlState::INVALID_COLUMN_REFERENCE,
+            format!("{place} position {position} is not in select list"),
+        )),
     }
 }
 
@@ -213,6 +231,37 @@ mod tests {
             ("SELECT a AS x, b AS x FROM t ORDER BY (x)", SqlState::AMBIGUOUS_COLUMN),
         ] {
             assert_eq!(bench.fail(&mut session, sql).state(), state, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_constant_is_a_position_or_an_error() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(
+            &mut session,
+            "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 30), (2, 10)",
+        );
+        for (sql, rows) in [
+            ("SELECT a, b FROM t ORDER BY - -2", &["2|10", "1|30"][..]),
+            ("SELECT a FROM t ORDER BY +7, a DESC", &["2", "1"][..]),
+            ("SELECT a FROM t ORDER BY -a", &["2", "1"][..]),
+            ("SELECT a FROM t ORDER BY 7::int, - 7::int, a", &["1", "2"][..]),
+        ] {
+            assert_eq!(bench.run(&mut session, sql).lines(), rows, "{sql}");
+        }
+        for (place, state) in [
+            ("ORDER BY -1", SqlState::INVALID_COLUMN_REFERENCE),
+            ("ORDER BY (-(1))", SqlState::INVALID_COLUMN_REFERENCE),
+            ("GROUP BY a, -1", SqlState::INVALID_COLUMN_REFERENCE),
+            ("ORDER BY -1.5", SqlState::SYNTAX_ERROR),
+            ("ORDER BY 3000000000", SqlState::SYNTAX_ERROR),
+            ("ORDER BY NULL", SqlState::SYNTAX_ERROR),
+            ("GROUP BY a, NULL", SqlState::SYNTAX_ERROR),
+            ("ORDER BY E'a'", SqlState::SYNTAX_ERROR),
+        ] {
+            let sql = format!("SELECT a FROM t {place}");
+            assert_eq!(bench.fail(&mut session, &sql).state(), state, "{sql}");
         }
     }
 }
