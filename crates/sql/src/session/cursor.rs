@@ -111,7 +111,7 @@ impl Session {
             Some(giving) => giving,
             None => {
                 let walk = walk(kept.position, kept.rows.len(), direction);
-                if walk.backward && !scroll {
+                if !scroll && goes_back(kept.position, kept.rows.len(), direction, only_move) {
                     return Err(SqlError::new(
                         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
                         "cursor can only scan forward",
@@ -171,6 +171,20 @@ fn walk(position: usize, count: usize, direction: FetchDirection) -> Walk {
     }
 }
 
+/// Whether a FETCH, or a MOVE if it `only_move`s, takes a cursor that can be read from the end on. As in PostgreSQL that is so of one that shows again what it
+/// has shown, and of one that counts from the last row.
+fn goes_back(position: usize, count: usize, direction: FetchDirection, only_move: bool) -> bool {
+    match direction {
+        FetchDirection::Absolute(n) => n < 0 || position > 0 && i128::from(n) <= position as i128,
+        FetchDirection::Relative(0)
+        | FetchDirection::Forward(Some(0))
+        | FetchDirection::Backward(Some(0)) => !only_move && (1..=count).contains(&position),
+        FetchDirection::Relative(n) => n < 0,
+        FetchDirection::Forward(n) => n.is_some_and(|n| n < 0),
+        FetchDirection::Backward(n) => n.is_none_or(|n| n > 0),
+    }
+}
+
 fn forward(at: i128, end: i128, count: Option<i64>) -> Walk {
     let last = count.map_or(end, |count| (at + i128::from(count)).min(end));
     let count = (last.min(end - 1) - at).max(0) as usize;
@@ -190,6 +204,42 @@ fn no_cursor(name: &str) -> SqlError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn what_was_shown_is_shown_again_by_cursors_that_scroll() {
+        use FetchDirection::{Absolute, Backward, Forward, Relative};
+        let back = |position, direction| goes_back(position, 3, direction, false);
+        for direction in [Forward(Some(0)), Backward(Some(0)), Relative(0)] {
+            assert_eq!([0, 1, 3, 4].map(|position| back(position, direction)), [false, true, true, false]);
+            assert!(!goes_back(2, 3, direction, true));
+        }
+        for direction in
+            [Absolute(2), Absolute(0), Absolute(-1), Relative(-1), Forward(Some(-1)), Backward(None)]
+        {
+            assert!(back(2, direction), "{direction:?}");
+        }
+        for direction in [Absolute(3), Relative(1), Forward(None), Forward(Some(9)), Backward(Some(-1))] {
+            assert!(!back(2, direction), "{direction:?}");
+        }
+        assert_eq!(
+            [Absolute(0), Absolute(1), Absolute(-1)].map(|direction| back(0, direction)),
+            [false, false, true]
+        );
+    }
+
+    #[test]
+    fn a_cursor_without_scroll_shows_nothing_again() {
+        for statement in ["FETCH 0 FROM c", "FETCH ABSOLUTE 1 FROM c", "FETCH LAST FROM c"] {
+            let mut bench = Bench::new();
+            let mut session = bench.session();
+            bench.run(&mut session, "CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1), (2)");
+            bench.run(&mut session, "BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT a FROM t ORDER BY a");
+            assert_eq!(bench.run(&mut session, "FETCH 1 FROM c").lines(), ["1"]);
+            let state = bench.fail(&mut session, statement).state();
+            assert_eq!(state, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{statement}");
+        }
+    }
 
     #[test]
     fn a_cursor_walks_both_ways_and_stops_at_its_ends() {
