@@ -4,6 +4,7 @@ mod array;
 mod bytes;
 mod datetime;
 mod extension;
+mod hash;
 mod json;
 mod json_build;
 mod json_path;
@@ -46,6 +47,7 @@ static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {
         bytes::FUNCTIONS,
         datetime::FUNCTIONS,
         extension::FUNCTIONS,
+        hash::FUNCTIONS,
         json::FUNCTIONS,
         json_build::FUNCTIONS,
         json_path::FUNCTIONS,
