@@ -17,6 +17,7 @@ mod pace;
 mod parts;
 mod print;
 mod privilege;
+mod record_columns;
 mod respell;
 mod role;
 mod sequence;

@@ -99,15 +99,15 @@ fn is_interval(token: &Token) -> bool {
     matches!(token, Token::Word(word) if word.keyword == Keyword::INTERVAL)
 }
 
-/// Balances the chains of `tree` and tells how deep it nests.
+/// Balances the chains of `tree`, puts queries in the places of what stands for them ([`super::record_columns`]), and tells how deep it nests.
 ///
 /// # Errors
-/// 54001 when that is more than [`NESTING_MAX`].
+/// 54001 when that is more than [`NESTING_MAX`], and those of such places.
 pub(super) fn settle(tree: &mut impl VisitMut) -> SqlResult<usize> {
     let mut settling = Settling::default();
     match tree.visit(&mut settling) {
         ControlFlow::Continue(()) => Ok(settling.deepest),
-        ControlFlow::Break(()) => Err(too_deep()),
+        ControlFlow::Break(error) => Err(error),
     }
 }
 
@@ -118,41 +118,44 @@ struct Settling {
 }
 
 impl Settling {
-    fn enter(&mut self, levels: usize) -> ControlFlow<()> {
+    fn enter(&mut self, levels: usize) -> ControlFlow<SqlError> {
         self.depth += levels;
         self.deepest = self.deepest.max(self.depth);
-        if self.depth > NESTING_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.depth > NESTING_MAX { ControlFlow::Break(too_deep()) } else { ControlFlow::Continue(()) }
     }
 }
 
 impl VisitorMut for Settling {
-    type Break = ();
+    type Break = SqlError;
 
-    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<SqlError> {
         self.enter(1 + set_operations(&query.body))
     }
 
-    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<SqlError> {
         self.depth -= 1 + set_operations(&query.body);
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, _table: &mut ast::TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, table: &mut ast::TableFactor) -> ControlFlow<SqlError> {
+        if let Err(error) = super::record_columns::put_query(table) {
+            return ControlFlow::Break(error);
+        }
         self.enter(1)
     }
 
-    fn post_visit_table_factor(&mut self, _table: &mut ast::TableFactor) -> ControlFlow<()> {
+    fn post_visit_table_factor(&mut self, _table: &mut ast::TableFactor) -> ControlFlow<SqlError> {
         self.depth -= 1;
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         super::respell::distinct_from(expr);
         balance(expr);
         self.enter(1 + accesses(expr))
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         self.depth -= 1 + accesses(expr);
         ControlFlow::Continue(())
     }
