@@ -558,15 +558,13 @@ fn a_constant_that_is_grouped_by_is_null_only_where_it_is_shown_for_that() {
 #[test]
 fn records_of_json_are_read_here_too() {
     let mut sample = Sample::new();
-    let rows = r#"[{"id": 1, "n": 2.5, "t": null}, {"id": 2, "n": null, "d": {"k": [1]}, "t": [3, null, 2]}]"#;
+    let rows =
+        r#"[{"id": 1, "n": 2.5, "t": null}, {"id": 2, "n": null, "d": {"k": [1]}, "t": [3, null, 2]}]"#;
     let sql = format!(
         "select p.id, x.n, x.d, x.t, row_number() over (order by x.id)
          from parent p, jsonb_to_recordset('{rows}') as x (id int, n numeric, d jsonb, t int[]) where p.id = x.id order by 1"
     );
-    assert_eq!(
-        sample.text(&sql).as_deref(),
-        Ok("1|2.5|∅|∅|1\n2|∅|{\"k\": [1]}|{3,NULL,2}|2\n")
-    );
+    assert_eq!(sample.text(&sql).as_deref(), Ok("1|2.5|∅|∅|1\n2|∅|{\"k\": [1]}|{3,NULL,2}|2\n"));
 }
 
 #[test]

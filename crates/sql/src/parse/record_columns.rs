@@ -78,11 +78,16 @@ fn query_of(
         items.push(format!("CAST({field} AS text) AS \"{}\"", name.replace('"', "\"\"")));
         types.push(read_as(ty));
     }
+    let argument = format!("CAST(NULL AS {json})");
     let from = match is_set {
-        true => format!("{json}_array_elements(CAST(NULL AS {json})) AS e (e)"),
-        false => format!("(SELECT CAST(NULL AS {json}) AS e) AS e"),
+        true => {
+            format!(
+                "SELECT \"record of {json}_to_recordset\"(v) AS e FROM {json}_array_elements({argument}) AS v (v)"
+            )
+        }
+        false => format!("SELECT \"record of {json}_to_record\"({argument}) AS e"),
     };
-    let mut query = parse_query(&format!("SELECT {} FROM {from}", items.join(", ")))?;
+    let mut query = parse_query(&format!("SELECT {} FROM ({from}) AS e", items.join(", ")))?;
     let ast::SetExpr::Select(select) = &mut *query.body else {
         return Err(SqlError::internal("a query of fields that is no SELECT"));
     };
@@ -116,7 +121,8 @@ fn field(json: &str, key: &str, ty: &DataType) -> String {
             };
             let is_array = format!("CASE {json}_typeof({own}) WHEN 'array' THEN");
             // Whoever works out all of a CASE finds nothing wrong in here.
-            let elements = format!("{json}_array_{elements}({is_array} {own} END) WITH ORDINALITY AS v (v, n)");
+            let elements =
+                format!("{json}_array_{elements}({is_array} {own} END) WITH ORDINALITY AS v (v, n)");
             let array = format!("ARRAY(SELECT {value} FROM {elements} ORDER BY n)");
             format!("{is_array} {array} ELSE CAST(e ->> '{key}' AS text[]) END")
         }
@@ -243,6 +249,8 @@ mod tests {
             ("json_to_recordset('[]') AS x (a)", SqlState::SYNTAX_ERROR),
             (r#"jsonb_to_record('{"a": 5}') AS x (a int[])"#, SqlState::INVALID_TEXT_REPRESENTATION),
             ("jsonb_to_recordset('{}') AS x (a int)", SqlState::INVALID_PARAMETER_VALUE),
+            (r#"json_to_recordset('[{"a": 1}, 5]') AS x (a int)"#, SqlState::INVALID_PARAMETER_VALUE),
+            ("jsonb_to_record('[]') AS x (a int)", SqlState::INVALID_PARAMETER_VALUE),
             (r#"jsonb_to_record('{"a": "x"}') AS x (a int)"#, SqlState::INVALID_TEXT_REPRESENTATION),
         ] {
             let sql = format!("SELECT * FROM {from}");

@@ -46,6 +46,13 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("values of jsonb_each_text", &[JSONB], TEXT_ARRAY, |a, c| {
         values(&a[0], "jsonb_each_text", Form::Text, c)
     }),
+    // What the columns of a record are read from.
+    FunctionDef::new("record of json_to_record", &[JSON], JSON, |a, _| record(&a[0], "json_to_record")),
+    FunctionDef::new("record of json_to_recordset", &[JSON], JSON, |a, _| record(&a[0], "json_to_recordset")),
+    FunctionDef::new("record of jsonb_to_record", &[JSONB], JSONB, |a, _| record(&a[0], "jsonb_to_record")),
+    FunctionDef::new("record of jsonb_to_recordset", &[JSONB], JSONB, |a, _| {
+        record(&a[0], "jsonb_to_recordset")
+    }),
 ];
 
 /// How a part of a value is given: as what the value is, or as text.
@@ -100,6 +107,19 @@ fn keys(whole: &Datum, name: &str, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 
 fn values(whole: &Datum, name: &str, form: Form, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     array(object(whole, name)?.values(), whole, form, ctx)
+}
+
+/// `whole`, which is to be an object for the function `name`.
+fn record(whole: &Datum, name: &str) -> EvalResult<Datum> {
+    let value = parse(whole)?;
+    if value.is_object() {
+        return Ok(whole.clone());
+    }
+    Err(invalid(&match (name.ends_with("recordset"), value.is_array()) {
+        (true, _) => format!("argument of {name} must be an array of objects"),
+        (false, true) => format!("cannot call {name} on an array"),
+        (false, false) => format!("cannot call {name} on a scalar"),
+    }))
 }
 
 /// The object that `whole` is to be for the function `name`.
