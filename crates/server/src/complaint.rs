@@ -22,6 +22,8 @@ struct Standing {
     met_at: Nanos,
     tell_at: Nanos,
     pause: Nanos,
+    /// Something was told since it was met last.
+    is_told: bool,
 }
 
 impl Complaint {
@@ -30,8 +32,10 @@ impl Complaint {
         if self.0.as_ref().is_some_and(|standing| now - standing.met_at >= CALM) {
             self.0 = None;
         }
-        let begun = Standing { times: 0, met_at: now, tell_at: now, pause: TOLD_AGAIN };
-        self.0.get_or_insert(begun).times += 1;
+        let begun = Standing { times: 0, met_at: now, tell_at: now, pause: TOLD_AGAIN, is_told: false };
+        let standing = self.0.get_or_insert(begun);
+        standing.times += 1;
+        standing.is_told = false;
         self.lasts(now)
     }
 
@@ -42,9 +46,15 @@ impl Complaint {
         if now < standing.tell_at {
             return None;
         }
+        standing.is_told = true;
         standing.tell_at = now + standing.pause;
         standing.pause = (standing.pause + standing.pause).min(TOLD_AGAIN_MAX);
         Some(standing.times)
+    }
+
+    /// The fault that was met last has ended, though it may come again: whether anything was told of it, so that its end is to be.
+    pub(crate) fn has_told(&self) -> bool {
+        self.0.as_ref().is_some_and(|standing| standing.is_told)
     }
 
     /// The fault is not there at `now`. Once it was not for a minute: how often it had been met, which is to be told.
@@ -68,6 +78,18 @@ mod tests {
         let over: Vec<_> = (10_000..20_000).filter_map(|at| complaint.is_over(secs(at))).collect();
         assert_eq!(over, [9_990], "once");
         assert_eq!(complaint.met(secs(20_000)), Some(1), "it is another one");
+    }
+
+    #[test]
+    fn what_is_not_told_when_it_is_met_is_told_if_it_lasts() {
+        let mut complaint = Complaint::default();
+        let secs = Nanos::from_secs;
+        assert_eq!((complaint.met(secs(0)), complaint.has_told()), (Some(1), true));
+        assert_eq!((complaint.met(secs(5)), complaint.has_told()), (None, false), "it ended soon");
+        assert_eq!((complaint.met(secs(10)), complaint.has_told()), (None, false));
+        let told: Vec<_> =
+            (11..400).filter_map(|at| complaint.lasts(secs(at)).map(|times| (at, times))).collect();
+        assert_eq!((told, complaint.has_told()), (vec![(60, 3), (180, 3)], true));
     }
 
     #[test]

@@ -446,8 +446,7 @@ impl Flushing {
         loop {
             let failed = self.flush().await;
             // On a disk that is full it may do so each second, and can be written in between.
-            let told = complaint.met(env::now());
-            if let Some(times) = told {
+            if let Some(times) = complaint.met(env::now()) {
                 tracing::error!(
                     worker = worker.0, error = %failed, times,
                     "the redo log failed: this worker's tenants commit nothing until it can be written again"
@@ -465,10 +464,17 @@ impl Flushing {
                     Ok(()) => self.flusher.resume(),
                     Err(error) => {
                         tracing::debug!(worker = worker.0, %error, "the redo log still fails");
+                        // Nothing may have been told of this time, and the last that was is that it can be written.
+                        if let Some(times) = complaint.lasts(env::now()) {
+                            tracing::error!(
+                                worker = worker.0, %error, times,
+                                "the redo log still fails: this worker's tenants commit nothing until it can be written again"
+                            );
+                        }
                         continue;
                     }
                 }
-                if told.is_some() {
+                if complaint.has_told() {
                     tracing::warn!(worker = worker.0, "the redo log can be written again");
                 }
                 break;
