@@ -38,6 +38,19 @@ const VOLATILE: &[&str] = &[
     "uuid_generate_v4",
 ];
 
+/// Functions whose second call does once more what the first has done, to be undone as often, or at another's expense.
+const ACTING: &[&str] = &[
+    "pg_advisory_lock",
+    "pg_advisory_lock_shared",
+    "pg_advisory_unlock",
+    "pg_advisory_unlock_shared",
+    "pg_cancel_backend",
+    "pg_sleep",
+    "pg_terminate_backend",
+    "pg_try_advisory_lock",
+    "pg_try_advisory_lock_shared",
+];
+
 /// The alias of a common table whose rows are made once, though a query that names it within an expression is run for each row.
 const ONCE: &str = "\u{1}once";
 
@@ -127,7 +140,7 @@ pub fn inlined(query: &ast::Query) -> Option<ast::Query> {
         let mut cte = cte.clone();
         // Each sees those before it.
         inlining.visit(&mut *cte.query).ok()?;
-        let mut found = Found { names: &[], others: false, once: false };
+        let mut found = Found { names: &[], ..Found::default() };
         let _ = cte.query.visit(&mut found);
         let name = fold_ident(&cte.alias.name);
         let is_known = inlining.tables.iter().any(|table| table.name == name);
@@ -135,7 +148,7 @@ pub fn inlined(query: &ast::Query) -> Option<ast::Query> {
         if found.once || is_known || is_kept {
             return None;
         }
-        inlining.tables.push(CommonTable { name, names_others: false, once: true, copies: 0 });
+        inlining.tables.push(CommonTable { name, names_others: false, once: true, acts: false, copies: 0 });
         inlining.with.cte_tables.push(cte);
     }
     let mut query = ast::Query { with: None, ..query.clone() };
@@ -220,6 +233,8 @@ struct CommonTable {
     names_others: bool,
     /// May have other rows the next time.
     once: bool,
+    /// Does something by being computed.
+    acts: bool,
     copies: usize,
 }
 
@@ -234,14 +249,16 @@ impl Inlining {
         }
         let mut tables = Vec::with_capacity(names.len());
         for (cte, name) in with.cte_tables.iter_mut().zip(&names) {
-            let mut found = Found { names: &names, others: false, once: false };
+            let mut found = Found { names: &names, ..Found::default() };
             let _ = cte.query.visit(&mut found);
-            let Found { others, once, .. } = found;
-            tables.push(CommonTable { name: name.clone(), names_others: others, once, copies: 0 });
+            let Found { others, once, acts, .. } = found;
+            tables.push(CommonTable { name: name.clone(), names_others: others, once, acts, copies: 0 });
         }
         // One that names another is as little to be computed twice as that.
-        if tables.iter().any(|table| table.once) {
-            tables.iter_mut().for_each(|table| table.once |= table.names_others);
+        let (once, acts) =
+            tables.iter().fold((false, false), |(once, acts), table| (once | table.once, acts | table.acts));
+        for table in tables.iter_mut().filter(|table| table.names_others) {
+            (table.once, table.acts) = (table.once | once, table.acts | acts);
         }
         let text_len = with.to_string().len();
         let mut used = FxHashSet::default();
@@ -300,7 +317,8 @@ impl Inlining {
         self.copied += self.text_len;
         let table = &mut self.tables[at];
         table.copies += 1;
-        if table.once && table.copies > 1 {
+        let is_once = table.once || table.acts;
+        if is_once && table.copies > 1 {
             return Err(twice());
         }
         if self.copied > COPIED_LEN_MAX {
@@ -329,7 +347,7 @@ impl Inlining {
             alias.columns.extend(more);
             cte.query.clone()
         };
-        let subquery = if table.once && self.within > 0 { made_once(subquery)? } else { subquery };
+        let subquery = if is_once && self.within > 0 { made_once(subquery)? } else { subquery };
         Ok(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
     }
 }
@@ -405,10 +423,12 @@ fn is_lateral(factor: &TableFactor) -> bool {
 }
 
 /// What a common table's query has in it.
+#[derive(Default)]
 struct Found<'n> {
     names: &'n [String],
     others: bool,
     once: bool,
+    acts: bool,
 }
 
 impl VisitorMut for Found<'_> {
@@ -430,7 +450,9 @@ impl VisitorMut for Found<'_> {
         if let Expr::Function(function) = expr
             && let Some(last) = function.name.0.last().and_then(|part| part.as_ident())
         {
-            self.once |= VOLATILE.contains(&fold_ident(last).as_str());
+            let name = fold_ident(last);
+            self.once |= VOLATILE.contains(&name.as_str());
+            self.acts |= ACTING.contains(&name.as_str());
         }
         ControlFlow::Continue(())
     }
@@ -473,6 +495,22 @@ mod tests {
         assert_eq!(refused.state(), SqlState::FEATURE_NOT_SUPPORTED);
         assert_eq!(bench.run(&mut session, &format!("{change} (SELECT id FROM a)")).tags, ["DELETE 1"]);
         assert_eq!(bench.run(&mut session, "SELECT id FROM x").lines(), ["99"]);
+    }
+
+    #[test]
+    fn a_common_table_that_takes_a_lock_takes_it_once() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        let tables =
+            "CREATE TABLE t (id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)";
+        bench.run(&mut session, tables);
+        let with = "WITH l AS (SELECT pg_try_advisory_lock(7) AS got)";
+        let update = format!("{with} UPDATE t SET a = (SELECT 5 FROM l WHERE got AND t.id > 0)");
+        assert_eq!(bench.run(&mut session, &update).tags, ["UPDATE 3"]);
+        let unlock = "SELECT pg_advisory_unlock(7)";
+        assert_eq!([unlock; 2].map(|sql| bench.run(&mut session, sql).lines()), [["t"], ["f"]]);
+        let twice = format!("{with} UPDATE t SET a = 6 WHERE (SELECT got FROM l) AND (SELECT got FROM l)");
+        assert_eq!(bench.fail(&mut session, &twice).state(), SqlState::FEATURE_NOT_SUPPORTED);
     }
 
     #[test]
