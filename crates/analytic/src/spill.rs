@@ -72,9 +72,8 @@ impl SpillFile for Spilled {
         let pieces = stream::iter((0..self.file.len()).step_by(READ_LEN as usize));
         let file = Arc::clone(&self.file);
         let read = move |offset: u64| {
-            let mut piece = vec![0; READ_LEN.min(file.len() - offset) as usize];
-            file.read(&mut piece, offset).map_err(external)?;
-            Ok::<Bytes, DataFusionError>(piece.into())
+            let piece = file.read(offset, READ_LEN.min(file.len() - offset) as usize).map_err(external)?;
+            Ok::<Bytes, DataFusionError>(Bytes::from_owner(piece))
         };
         Ok(Box::pin(futures::StreamExt::map(pieces, read)))
     }
@@ -98,6 +97,7 @@ impl io::Write for Writer {
         Ok(bytes.len())
     }
 
+    /// Nobody reads a file that is not finished: what would, hands batches from one thread of a query to another, and a query has one.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -105,6 +105,6 @@ impl io::Write for Writer {
 
 impl SpillWriter for Writer {
     fn finish(&mut self) -> Result<()> {
-        Ok(())
+        self.file.seal().map_err(external)
     }
 }

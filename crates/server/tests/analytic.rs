@@ -380,11 +380,13 @@ fn queries_that_get_no_thread_are_told_all_of_them() {
 static SPILLED: AtomicUsize = AtomicUsize::new(0);
 const SPILLS: usize = 90;
 
-/// Writes to a temporary file of the tenant's, whatever it is told meanwhile.
+/// Writes temporary files of the tenant's, whatever it is told meanwhile.
 fn spills(request: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
-    let file = request.limits.temp.expect("a tenant has some").create().expect("the disk works");
+    let temp = request.limits.temp.expect("a tenant has some");
     for _ in 0..SPILLS {
+        let file = temp.create().expect("the disk works");
         file.append(&[7; 512]).expect("the disk works");
+        file.seal().expect("the disk works");
         SPILLED.fetch_add(1, Ordering::SeqCst);
     }
     say(AnalyticEvent::Done(Ok(())));

@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
+use base::limits::IO_UNIT;
 use base::{ByteCount, SqlError, SqlResult, SqlState};
+use env::IO_ALIGN;
 use types::{Datum, Row, read_datum, row_memory, write_datum};
 
 use super::{TempFile, TempSpace};
@@ -15,8 +17,9 @@ use super::{TempFile, TempSpace};
 /// Memory that rows may take, by estimate, before all of them go to a file.
 const MEMORY_MAX: usize = 1 << 20;
 
-/// Bytes of a block, unless a single row has more.
-const BLOCK_LEN: usize = 64 << 10;
+/// Bytes of a block, unless a single row has more. Wherever it begins, the whole blocks of the disk that hold it are one I/O.
+const BLOCK_LEN: usize = 60 << 10;
+const _: () = assert!(BLOCK_LEN.next_multiple_of(IO_ALIGN) + IO_ALIGN <= IO_UNIT.0 as usize);
 
 /// Rows of a result that are kept for later: in memory while they are few, else in a temporary file of the tenant.
 #[derive(Debug)]
@@ -208,7 +211,7 @@ impl StoredRowsRead {
     /// 58030, naming the file.
     pub async fn read(self) -> SqlResult<LoadedRows> {
         let bytes = self.file.fetch(self.block.offset, self.block.len).await?;
-        self.decoded(&bytes)
+        self.decoded(bytes.as_ref())
     }
 
     /// As [`StoredRowsRead::read`], blocking the thread.
@@ -216,9 +219,8 @@ impl StoredRowsRead {
     /// # Errors
     /// 58030, naming the file.
     pub fn read_blocking(self) -> SqlResult<LoadedRows> {
-        let mut bytes = vec![0; self.block.len];
-        self.file.read(&mut bytes, self.block.offset)?;
-        self.decoded(&bytes)
+        let bytes = self.file.read(self.block.offset, self.block.len)?;
+        self.decoded(bytes.as_ref())
     }
 
     fn decoded(self, mut bytes: &[u8]) -> SqlResult<LoadedRows> {
@@ -353,6 +355,7 @@ impl RowFileWriter {
         if !self.bytes.is_empty() {
             self.write(self.bytes.len())?;
         }
+        self.file.seal()?;
         let (file, loaded) = (Arc::new(self.file), LoadedPart::default());
         Ok(RowFile { file, blocks: self.blocks, rows: self.rows, memory, loaded })
     }
