@@ -2,9 +2,10 @@
 
 mod common;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Server, run};
+use common::{Server, check_output, run, text};
 use tokio_postgres::Client;
 
 /// Rows of about a page each.
@@ -33,12 +34,43 @@ async fn charged_bytes(admin: &Client) -> u64 {
     admin.query_one(sum, &[]).await.expect("a row").get::<_, i64>(0).cast_unsigned()
 }
 
-#[test]
-fn what_is_charged_is_what_the_kernel_counts() {
-    // The kernel counts pages of the binary that are read when their code first runs: in memory they are not read.
+/// What a server has read and written since some moment.
+#[derive(Clone, Copy)]
+struct Done {
+    charged: u64,
+    kernel: u64,
+}
+
+impl Done {
+    /// Since the process began, once it rests.
+    async fn so_far(server: &Server, admin: &Client) -> Done {
+        // Rows are of whole intervals: what was done before them is on the ledger within two.
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        Done { charged: charged_bytes(admin).await, kernel: process_bytes(server.pid()) }
+    }
+
+    fn since(self, before: Done) -> Done {
+        Done { charged: self.charged - before.charged, kernel: self.kernel - before.kernel }
+    }
+
+    /// It is `least` or more, and both say the same to within 1 %.
+    fn check(self, least: u64, what: &str) {
+        let Done { charged, kernel } = self;
+        assert!(kernel > least, "{kernel} bytes: {what}");
+        let off = charged.abs_diff(kernel) as f64 / kernel as f64;
+        assert!(off <= 0.01, "{charged} bytes charged, {kernel} by the kernel: {what}");
+    }
+}
+
+/// The kernel counts pages of the binary that are read when their code first runs: in memory they are not read.
+fn have_binary_in_memory() {
     let binary = std::fs::read(env!("CARGO_BIN_EXE_rowhouse")).expect("the binary can be read");
     assert!(!binary.is_empty());
-    drop(binary);
+}
+
+#[test]
+fn what_is_charged_is_what_the_kernel_counts() {
+    have_binary_in_memory();
     let server = Server::start_with(&["--memory", "8MiB", "--workers", "2"]);
     run(async {
         for name in ["acme", "other"] {
@@ -47,21 +79,75 @@ fn what_is_charged_is_what_the_kernel_counts() {
         let (acme, other) = (server.owner("acme").await, server.owner("other").await);
         load(&acme, 1).await;
         let admin = server.admin().await;
-        // Rows are of whole intervals: what was done before them is on the ledger within two.
-        let settle = || tokio::time::sleep(Duration::from_millis(2500));
-        settle().await;
-        let charged_before = charged_bytes(&admin).await;
-        let kernel_before = process_bytes(server.pid());
+        let before = Done::so_far(&server, &admin).await;
         load(&other, 3_000).await;
         for id in (0..3_000).step_by(7) {
             other.query(&format!("SELECT pad FROM t WHERE id = {id}"), &[]).await.expect("a row");
         }
-        settle().await;
-        let kernel = process_bytes(server.pid()) - kernel_before;
-        let charged = charged_bytes(&admin).await - charged_before;
-        assert!(kernel > 40 << 20, "{kernel} bytes: rows, log, and reads of what did not fit");
-        let off = charged.abs_diff(kernel) as f64 / kernel as f64;
-        assert!(off <= 0.01, "{charged} bytes charged, {kernel} by the kernel");
+        let done = Done::so_far(&server, &admin).await.since(before);
+        done.check(40 << 20, "rows, log, and reads of what did not fit");
+    });
+}
+
+/// Each time it puts some 6 MB aside and reads them back.
+const SORT: &str = "SELECT md5(string_agg(n::text, ',')) FROM \
+     (SELECT n FROM (SELECT n, k, pad FROM s ORDER BY k, pad OFFSET 10) s LIMIT 20000) s";
+
+#[test]
+fn what_is_put_aside_backed_up_and_copied_is_charged_as_the_kernel_counts() {
+    have_binary_in_memory();
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "2"]);
+    let sorted = run(async {
+        server.create_tenant("acme").await;
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        let rows = "CREATE TABLE s (n int PRIMARY KEY, k text, pad text);
+             INSERT INTO s SELECT g, md5(g::text), repeat(md5((g * 7)::text), 4) FROM generate_series(1, 30000) g";
+        owner.batch_execute(rows).await.expect("rows");
+        let in_memory = text(&owner, SORT).await;
+        let limit = "ALTER TENANT acme SET (work_memory = '1MB', work_memory_max = '3MB')";
+        admin.batch_execute(limit).await.expect("altered");
+        assert_eq!(text(&owner, SORT).await, in_memory);
+
+        let before = Done::so_far(&server, &admin).await;
+        for _ in 0..6 {
+            assert_eq!(text(&owner, SORT).await, in_memory);
+        }
+        let sorts = Done::so_far(&server, &admin).await;
+        sorts.since(before).check(30 << 20, "six sorts");
+
+        let sorting = tokio::spawn(async move {
+            for _ in 0..6 {
+                text(&owner, SORT).await;
+            }
+        });
+        let (url, to) = (server.url("admin", "rowhouse"), folder.path().join("acme.backup"));
+        let backup = std::thread::spawn(move || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+            check_output(
+                command.args(["backup", "--url", &url, "--tenant", "acme", "--json", "--to"]).arg(to),
+            )
+        });
+        admin.batch_execute("CREATE TENANT copied FROM TEMPLATE acme").await.expect("a copy");
+        sorting.await.expect("sorts beside a backup and a copy");
+        while !backup.is_finished() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        backup.join().expect("a backup beside sorts");
+        let all = Done::so_far(&server, &admin).await;
+        all.since(sorts).check(30 << 20, "six sorts, a backup and a copy");
+        in_memory
+    });
+    // From its beginning on: what it reads of the log and of the files, and what it makes anew, is charged too.
+    assert!(server.terminate().success());
+    server.restart();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        load(&owner, 3_000).await;
+        for _ in 0..2 {
+            assert_eq!(text(&owner, SORT).await, sorted);
+        }
+        Done::so_far(&server, &admin).await.check(50 << 20, "a start, rows and sorts");
     });
 }
 
