@@ -2,15 +2,24 @@
 
 use crate::ByteCount;
 
-/// Bytes of a page: of a tree node, a map node, a slot of the data file.
-pub const PAGE_SIZE: usize = 8192;
+/// Bytes of a page: of a tree node, a map node, a slot of the data file. 8 KiB; a build for measurements (`bench/page_sizes.py`) may
+/// have another size, named by the environment variable `ROWHOUSE_PAGE_KIB` while it is compiled, and opens no data files but its own.
+pub const PAGE_SIZE: usize = match option_env!("ROWHOUSE_PAGE_KIB") {
+    None => 8192,
+    Some(kib) => match kib.as_bytes() {
+        [b'4'] => 4096,
+        [b'8'] => 8192,
+        [b'1', b'6'] => 16_384,
+        _ => panic!("ROWHOUSE_PAGE_KIB may be 4, 8 or 16"),
+    },
+};
 
-/// Longest key of a tree in bytes. Four keys must fit a page beside their header, or a split could not balance.
-pub const KEY_LEN_MAX: usize = 1600;
+/// Longest key of a tree in bytes: 1,600. Four keys must fit a page beside their header, or a split could not balance.
+pub const KEY_LEN_MAX: usize = PAGE_SIZE / 128 * 25;
 const _: () = assert!(4 * (KEY_LEN_MAX + 64) < PAGE_SIZE);
 
-/// Longest row that is kept in a leaf; what is longer moves to a chain of overflow pages.
-pub const INLINE_VALUE_LEN_MAX: usize = 1800;
+/// Longest row that is kept in a leaf, 1,800 bytes; what is longer moves to a chain of overflow pages.
+pub const INLINE_VALUE_LEN_MAX: usize = PAGE_SIZE / 1024 * 225;
 const _: () = assert!(2 * (KEY_LEN_MAX + INLINE_VALUE_LEN_MAX + 64) < PAGE_SIZE);
 
 /// Longest value of a row, all columns together.

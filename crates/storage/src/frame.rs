@@ -19,7 +19,7 @@ use crate::{MEMORY_MAX, PageBytes, frame_stock};
 /// A chunk is one huge page: 256 frames of 8 KiB.
 const CHUNK_LEN: usize = env::HUGE_PAGE_LEN;
 const CHUNK_FRAMES: usize = CHUNK_LEN / PAGE_SIZE;
-const _: () = assert!(CHUNK_FRAMES == 256 && CHUNK_LEN.is_multiple_of(PAGE_SIZE));
+const _: () = assert!(CHUNK_LEN.is_multiple_of(PAGE_SIZE));
 
 /// 2^20 chunks of 2 MiB: 2 TiB of frames in one process, twice what pages may take. The tables of them are address space alone
 /// until they are used.

@@ -16,12 +16,12 @@ use crate::PageBytes;
 use crate::cold_leaf::{ColdLeaf, is_freezable};
 use crate::version::{Location, LocationCell, MapShared, PageVersion};
 
-/// Children of a node, in memory and in the file.
-pub(crate) const FANOUT: usize = 256;
+/// Children of a node, in memory and in the file: 256, but half as many where a page has no room for those.
+pub(crate) const FANOUT: usize = if base::limits::PAGE_SIZE < 8192 { 128 } else { 256 };
 const FANOUT_BITS: u32 = FANOUT.trailing_zeros();
 
 /// Levels of inner nodes that cover every page number: 256^4 = 2^32 pages.
-pub(crate) const INNER_LEVELS_MAX: u32 = u32::BITS / FANOUT_BITS - 1;
+pub(crate) const INNER_LEVELS_MAX: u32 = u32::BITS.div_ceil(FANOUT_BITS) - 1;
 
 /// A reference to a node, or to none.
 #[derive(Clone, Default)]

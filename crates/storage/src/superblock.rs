@@ -33,7 +33,7 @@ const CHECKSUM_AT: usize = PAGE_SIZE - 4;
 
 /// Pages of the free set that fit: 757, for files of up to 757 x 65,536 slots, that is 378 GiB.
 pub(crate) const FREE_SET_PAGES_MAX: usize = (CHECKSUM_AT - FREE_SET_AT) / 8;
-const _: () = assert!(FREE_SET_PAGES_MAX == 757);
+const _: () = assert!(FREE_SET_PAGES_MAX == 757 || PAGE_SIZE != 8192);
 
 /// Superblocks take the first two slots; generation `g` is written to slot `g % 2`.
 pub(crate) const SUPERBLOCKS: u32 = 2;
