@@ -163,3 +163,25 @@ fn imports_backups_and_restores_show_their_progress_on_a_terminal_and_nowhere_el
         assert!(output.status.success() && !shown.contains(frame), "{args:?}: {shown}");
     }
 }
+
+#[test]
+fn a_calibration_shows_its_progress_on_a_terminal_and_nowhere_else() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let data = temp.path().join("data").display().to_string();
+    let calibrate = ["calibrate", "--quick", "--scratch", "16MiB", "--workers", "2", "--data", &data];
+    let output = on_terminal(&calibrate, temp.path());
+    let shown = said(&output);
+    assert!(output.status.success() && shown.contains("writing the scratch file ["), "{shown}");
+    // `measuring [####----] 37 %, 3s left`.
+    let frames = shown.split("measuring [").skip(1);
+    let percents: Vec<u32> =
+        frames.filter_map(|frame| frame.split_once(" %, ")?.0.rsplit(' ').next()?.parse().ok()).collect();
+    assert!(percents.iter().any(|percent| (1..100).contains(percent)), "{percents:?}: {shown}");
+    assert!(percents.is_sorted(), "{percents:?}");
+
+    let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(calibrate).output();
+    let output = output.expect("the binary can be run");
+    let shown = said(&output);
+    assert!(output.status.success() && !shown.contains("measuring ["), "{shown}");
+    assert!(!shown.contains("writing the scratch file ["), "{shown}");
+}
