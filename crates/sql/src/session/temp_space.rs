@@ -137,7 +137,7 @@ impl Unwritten {
     fn write(&mut self, file: &File) -> std::io::Result<()> {
         let end = self.filled.next_multiple_of(IO_ALIGN);
         self.piece[self.filled..end].fill(0);
-        file.write_at(&self.piece[..end], self.at)?;
+        env::blocked(|| file.write_at(&self.piece[..end], self.at))?;
         self.at += end as u64;
         self.filled = 0;
         Ok(())
@@ -242,7 +242,7 @@ impl TempFile {
     /// 58030, naming the file.
     pub fn read(&self, offset: u64, len: usize) -> SqlResult<TempBytes> {
         let (mut bytes, at) = self.blocks_of(offset, len);
-        let read = self.file().read_at(&mut bytes.blocks, at);
+        let read = env::blocked(|| self.file().read_at(&mut bytes.blocks, at));
         read.map_err(|error| failed(&self.path, "reading", &error))?;
         Ok(bytes)
     }
@@ -301,6 +301,9 @@ fn failed(path: &std::path::Path, doing: &str, error: &std::io::Error) -> SqlErr
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use env::sim::World;
 
     use super::*;
@@ -379,6 +382,27 @@ mod tests {
             let fetched = env::block_on(&world.env(), file.fetch(offset as u64, len)).unwrap();
             assert_eq!(fetched.as_ref(), read.as_ref());
         }
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_leaves_its_place_to_others_meanwhile() {
+        let world = World::new(5);
+        let space = space(&world);
+        let file = space.create().unwrap();
+        let waits = Rc::new(Cell::new(0));
+        let count = Rc::clone(&waits);
+        let _around = env::around_waits(Rc::new(move |wait| {
+            count.set(count.get() + 1);
+            wait();
+        }));
+        file.append(&[1; WRITE_LEN - 1]).unwrap();
+        assert_eq!(waits.get(), 0, "it is in memory");
+        file.append(&[2; 2]).unwrap();
+        assert_eq!(waits.get(), 1);
+        file.seal().unwrap();
+        assert_eq!(waits.get(), 2);
+        file.read(0, 10).unwrap();
+        assert_eq!(waits.get(), 3);
     }
 
     #[test]
