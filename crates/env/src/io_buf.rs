@@ -108,6 +108,12 @@ impl IoBuf {
         buf
     }
 
+    /// Frees what the calling thread keeps for reuse: for one that may have nothing to read or write for long.
+    pub fn free_spares() {
+        // A thread that ends may have no pool any more.
+        let _ = POOL.try_with(RefCell::take);
+    }
+
     /// Bytes it can be resized to without a new allocation.
     pub fn capacity(&self) -> usize {
         self.raw.as_ref().map_or(0, |raw| raw.capacity)
@@ -213,5 +219,17 @@ mod tests {
         let again = IoBuf::zeroed(8000);
         assert_eq!(again.as_ptr(), address);
         assert!(again.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn spares_are_freed_when_their_thread_says_so() {
+        IoBuf::free_spares();
+        drop([IoBuf::zeroed(8192), IoBuf::zeroed(256 << 10)]);
+        let spare = || POOL.with_borrow(|pool| pool.bytes);
+        assert_eq!(spare(), 8192 + (256 << 10));
+        IoBuf::free_spares();
+        assert_eq!(spare(), 0);
+        assert_eq!(IoBuf::zeroed(8192).len(), 8192);
+        assert_eq!(spare(), 8192, "the pool serves on");
     }
 }

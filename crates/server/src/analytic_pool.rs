@@ -328,6 +328,8 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         }
         permits.rest();
         drop(around);
+        // A thread stays when its query ends: what it read with and put rows aside with would stay with each of them.
+        env::IoBuf::free_spares();
         drop(proxy);
         lock(&queue.waiting).running.retain(|running| !running.is_same(&haste));
         events.end_thread();
