@@ -144,6 +144,7 @@ impl FileReader {
                 self.file.read_exact_at(IoBuf::recycled(run.len()), at).of_class(run.class).await;
             return self.arrived(run, result, &buf, Vec::new()).await;
         };
+        run.truncate_ahead(asker.rooms_beside_one(run.ahead()));
         let taken = Arc::new(Mutex::new(Vec::new()));
         let read = {
             let (taken, asker, pages) = (taken.clone(), asker.clone(), 1 + run.ahead());
@@ -197,6 +198,9 @@ impl FileReader {
         asker: Option<&RoomAsker>,
     ) -> Result<Vec<LoadedPage>, FileError> {
         let (result, buf, rooms) = env::blocked(|| {
+            if let Some(asker) = asker {
+                run.truncate_ahead(asker.rooms_beside_one(run.ahead()));
+            }
             let mut leave = self.file.charge(run.len());
             let mut rooms = Vec::new();
             if let Some(asker) = asker {

@@ -366,6 +366,11 @@ impl MemoryBudget {
         self.resident.load(Ordering::SeqCst) + PAGE <= self.limit
     }
 
+    /// Pages there is room for at this moment.
+    pub(crate) fn pages_left(&self) -> usize {
+        (self.limit.saturating_sub(self.resident.load(Ordering::SeqCst)) / PAGE) as usize
+    }
+
     pub(crate) fn try_reserve(&self) -> bool {
         let within = |resident: u64| (resident + PAGE <= self.limit).then_some(resident + PAGE);
         if self.resident.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok() {

@@ -116,6 +116,12 @@ impl RoomAsker {
         (0..pages).map_while(|_| self.room_now()).collect()
     }
 
+    /// How many rooms beside one [`RoomAsker::rooms_now`] would find at this moment, up to `pages`. Takes none: so that a read does not pay for pages
+    /// that it would have to leave out.
+    pub(crate) fn rooms_beside_one(&self, pages: usize) -> usize {
+        if self.budget().has_line() { 0 } else { self.budget().pages_left().saturating_sub(1).min(pages) }
+    }
+
     /// Waits in the line until there is room for one page to be loaded, and takes it.
     pub async fn room(&self) -> Room {
         if let Some(room) = self.room_now() {

@@ -272,3 +272,31 @@ fn a_read_takes_room_when_it_has_its_turn() {
     loaded.into_iter().for_each(|pages| store.map.load(pages));
     assert_eq!(resident().0, before.0 + 3 * PAGE);
 }
+
+#[test]
+fn a_read_pays_for_no_more_pages_than_there_is_room_for() {
+    let account = IoAccount::new(TenantId(16), VolumeNo(0));
+    let env = World::new(2).env().charging(&account);
+    env.disk.create_dir_all(Path::new(PATH).parent().expect("a directory")).expect("made");
+    let mut store = Store::create_in(env, JournalFile::default());
+    let pages: Vec<_> = (0..9).map(|value| store.allocate(value)).collect();
+    store.checkpoint();
+    assert_eq!(store.map.evict_all(), 9);
+    let asker = store.map.room_asker().expect("it has a budget");
+    store.memory.charge(store.memory.limit().0 - store.memory.resident().0 - 3 * PAGE);
+    let run = || {
+        let at = |no| store.map.locate(no).expect("a known page");
+        let first = at(pages[0]).expect("not in memory");
+        let place_of = |no| at(no).map(|at| at.location);
+        let run = PageRun::with_ahead(first, pages[1..].iter().copied(), place_of, at);
+        assert_eq!(run.ahead(), 8);
+        account.take_done();
+        run
+    };
+    let blocking = store.file.reader().read_run_blocking(run(), Some(&asker)).expect("readable");
+    assert_eq!((blocking.len(), account.take_done().1), (3, ByteCount(3 * PAGE)));
+    drop(blocking);
+    let read = store.file.reader().read_run(run(), Some(&asker));
+    let by_reactor = env::block_on(&store.env, read).expect("readable");
+    assert_eq!((by_reactor.len(), account.take_done().1), (3, ByteCount(3 * PAGE)));
+}
