@@ -250,7 +250,8 @@ impl LogReader {
         bytes.window.clear();
         let number = {
             let files = &mut index.add().files;
-            files.push(FoundFile { path: path.clone(), file: Some(file.clone()), len });
+            // Paid for as it is read here. Whoever replays it reads the system's copy of that, once for each tenant.
+            files.push(FoundFile { path: path.clone(), file: Some(file.uncharged()), len });
             u32::try_from(files.len() - 1).expect("a directory's files are few")
         };
         let (mut offset, mut last_group) = (SEGMENT_HEADER_LEN, None);

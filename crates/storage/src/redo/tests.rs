@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-use base::{ByteCount, CommitNo, Lsn, Nanos, TenantId};
+use base::{ByteCount, CommitNo, Lsn, Nanos, TenantId, VolumeNo};
 use env::sim::{DiskFault, DiskOp, PowerCut, World};
-use env::{Env, OpenMode, block_on};
+use env::{Env, IoAccount, OpenMode, block_on};
 
 use super::format::{BLOCK_LEN, SEGMENT_HEADER_LEN};
 use super::{
@@ -125,6 +125,24 @@ fn records_of_several_logs_come_back_in_commit_order() {
     }
     assert_eq!(index.tenants().len(), 5);
     assert_holds(&recover(&env, &[dir()]).expect("sound logs"), TenantId(3), CommitNo(7), CommitNo(60));
+}
+
+#[test]
+fn what_a_start_reads_of_a_log_is_paid_for_once() {
+    let world = World::new(1);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 3, 1, 20);
+    drop((logs, log, flusher));
+    world.power_cut(PowerCut::DropUnsynced);
+    let account = IoAccount::new(TenantId::SYSTEM, VolumeNo(0));
+    let (_logs, index) = open(&env.charging(&account)).expect("sound logs");
+    assert!(account.take_done().1 >= SMALL.segment_len, "a segment is read whole");
+    for tenant in 1..=3 {
+        assert_holds(&index, TenantId(tenant), CommitNo(0), CommitNo(20));
+    }
+    assert_eq!(account.take_done(), (0, ByteCount(0)), "the system has it in memory");
 }
 
 #[test]
