@@ -102,7 +102,7 @@ pub use setting::{SERVER_VERSION, SettingFacts, setting_facts};
 pub use shared_plans::SharedPlans;
 pub use signals::{BackendSignals, may_act_for, signal_backend};
 pub use statement_counts::{StatementCounts, StatementFigures, StatementTook, Taken};
-pub use temp_space::{TempFile, TempSpace};
+pub use temp_space::{TempBytes, TempFile, TempSpace};
 pub use underway::Underway;
 pub use utility::lock_rows;
 
