@@ -1,6 +1,6 @@
 //! The simulated disk: what was written, what of it is durable, and what a power cut may leave.
 //!
-//! Legal images after a power cut, by [`PowerCut::Random`] (with [`PowerCut::DropUnsynced`] always the oldest):
+//! Legal images after a power cut, by [`PowerCut::Random`] and [`PowerCut::Writes`] (with [`PowerCut::DropUnsynced`] always the oldest):
 //! * each 512-byte sector written since its last sync holds its durable content or that of any write since, each sector
 //!   by itself: so writes are lost, reordered and torn at sectors, never within one;
 //! * a file's length is the durable one or any it had since; bytes between are what their sectors say, else zeros;
@@ -20,6 +20,7 @@
 //! A file takes space while it has a name or is open. Its bytes are kept for as long as that, or a name that a power cut may
 //! bring back, leads to them.
 
+mod arrivals;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,7 @@ use rand::rngs::StdRng;
 
 use super::{Machine, lock};
 use crate::disk::{Device, DirEntry, DirLock, Disk, File, FileOps, OpenMode};
+use arrivals::Arrivals;
 use names::{Directory, InodeNo, NameChange, Node, file_of, normal, split};
 
 const SECTOR: usize = 512;
@@ -48,6 +50,9 @@ pub enum PowerCut {
     DropUnsynced,
     /// A random legal image; see the module's description.
     Random,
+    /// One of those in which most writes have arrived whole or not at all: what is checked by a sum over many sectors is nearly always torn by
+    /// [`PowerCut::Random`], so that writes that came in another order than they were made hardly show.
+    Writes,
 }
 
 /// A kind of disk operation, for [`DiskFault`].
@@ -91,6 +96,8 @@ struct Inode {
     /// Lengths it had since `durable_len`, without the present one.
     lens_between: Vec<u64>,
     unsynced: BTreeMap<u64, Unsynced>,
+    /// Writes so far.
+    writes: u64,
 }
 
 /// A sector written and not yet durable.
@@ -98,9 +105,16 @@ struct Inode {
 struct Unsynced {
     /// What it may also hold after a power cut: the durable content first (`None`: zeros), then what was written since,
     /// without the present content.
-    may_hold: Vec<Option<Box<Sector>>>,
+    may_hold: Vec<Replaced>,
     /// A sync of the present content has failed.
     in_doubt: bool,
+}
+
+/// What a sector held, and the number of the write that replaced it.
+#[derive(Clone)]
+struct Replaced {
+    content: Option<Box<Sector>>,
+    by: u64,
 }
 
 /// The length and the number of contents kept for a sector written often, so that a busy one stays bounded.
@@ -125,6 +139,7 @@ impl Inode {
     }
 
     fn write(&mut self, buf: &[u8], offset: u64, durable: bool) {
+        self.writes += 1;
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
@@ -156,9 +171,9 @@ impl Inode {
         let entry = self.unsynced.entry(number).or_insert(Unsynced { may_hold: Vec::new(), in_doubt: false });
         if entry.may_hold.len() >= VERSIONS_MAX {
             // The durable one, at the front, must stay possible.
-            entry.may_hold.remove(1);
+            entry.may_hold[0].by = entry.may_hold.remove(1).by;
         }
-        entry.may_hold.push(before);
+        entry.may_hold.push(Replaced { content: before, by: self.writes });
         entry.in_doubt = false;
     }
 
@@ -169,6 +184,7 @@ impl Inode {
 
     fn set_len(&mut self, len: u64) {
         if len < self.len {
+            self.writes += 1;
             // What is cut off reads as zeros if the file grows again.
             let first_cut = len.div_ceil(SECTOR as u64);
             let cut: Vec<u64> = self.sectors.range(first_cut..).map(|(number, _)| *number).collect();
@@ -197,15 +213,19 @@ impl Inode {
     }
 
     fn power_cut(&mut self, policy: PowerCut, random: &mut StdRng) {
+        let mut arrivals = Arrivals::default();
         for (number, mut unsynced) in std::mem::take(&mut self.unsynced) {
             let kept = match policy {
                 PowerCut::DropUnsynced => 0,
                 PowerCut::Random => random.random_range(0..=unsynced.may_hold.len()),
+                PowerCut::Writes => {
+                    arrivals.kept(unsynced.may_hold.iter().map(|replaced| replaced.by), random)
+                }
             };
             if kept == unsynced.may_hold.len() {
                 continue;
             }
-            match unsynced.may_hold.swap_remove(kept) {
+            match unsynced.may_hold.swap_remove(kept).content {
                 Some(sector) => drop(self.sectors.insert(number, sector)),
                 None => drop(self.sectors.remove(&number)),
             }
@@ -213,7 +233,7 @@ impl Inode {
         let lens = std::mem::take(&mut self.lens_between);
         self.len = match policy {
             PowerCut::DropUnsynced => self.durable_len,
-            PowerCut::Random => match random.random_range(0..lens.len() + 2) {
+            PowerCut::Random | PowerCut::Writes => match random.random_range(0..lens.len() + 2) {
                 0 => self.durable_len,
                 1 => self.len,
                 between => lens[between - 2],
@@ -438,7 +458,7 @@ impl DiskState {
         for dir in self.dirs.values_mut() {
             let kept = match policy {
                 PowerCut::DropUnsynced => 0,
-                PowerCut::Random => random.random_range(0..=dir.changes.len()),
+                PowerCut::Random | PowerCut::Writes => random.random_range(0..=dir.changes.len()),
             };
             let mut names = dir.durable.clone();
             dir.changes.drain(..).take(kept).for_each(|change| change.apply(&mut names));

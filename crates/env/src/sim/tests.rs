@@ -143,6 +143,52 @@ fn write_at_which_the_power_goes_off_may_arrive_in_part() {
 }
 
 #[test]
+fn most_writes_arrive_whole_or_not_at_all_in_any_order() {
+    let (mut later_alone, mut torn) = (0, 0);
+    for seed in 0..300 {
+        let world = World::new(seed);
+        let env = world.env();
+        let file = create(&env, "/d/f");
+        file.write_at(&[1; 16_384], 0).unwrap();
+        file.sync_data_blocking().unwrap();
+        file.write_at(&[2; 8192], 0).unwrap();
+        file.write_at(&[3; 8192], 8192).unwrap();
+        world.power_cut(PowerCut::Writes);
+        let bytes = content(&env, "/d/f");
+        let (first, second) = bytes.split_at(8192);
+        for (part, written) in [(first, 2), (second, 3)] {
+            let is_legal = |sector: &[u8]| sector == [1; 512] || sector == [written; 512];
+            assert!(part.chunks(512).all(is_legal), "seed {seed}");
+        }
+        let is_whole = |part: &[u8]| part.iter().all(|byte| *byte == part[0]);
+        torn += u32::from(!is_whole(first) || !is_whole(second));
+        later_alone += u32::from(first == [1; 8192] && second == [3; 8192]);
+    }
+    assert!(later_alone > 10 && torn > 40, "{later_alone} without the one before, {torn} torn");
+}
+
+#[test]
+fn a_sector_that_was_written_often_is_left_with_what_one_of_its_writes_made_it() {
+    let mut kept = BTreeSet::new();
+    for seed in 0..300 {
+        let world = World::new(seed);
+        let env = world.env();
+        let file = create(&env, "/d/f");
+        file.write_at(&[0; 512], 0).unwrap();
+        file.sync_data_blocking().unwrap();
+        for byte in 1..=8 {
+            file.write_at(&[byte; 512], 0).unwrap();
+        }
+        world.power_cut(PowerCut::Writes);
+        let bytes = content(&env, "/d/f");
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]), "seed {seed}");
+        kept.insert(bytes[0]);
+    }
+    // The durable one, the present one, and of those between the last few.
+    assert!(kept.contains(&0) && kept.contains(&8) && kept.len() > 3, "{kept:?}");
+}
+
+#[test]
 fn full_disk_short_transfers_and_rot_are_seen() {
     let world = World::new(7);
     let env = world.env();
