@@ -20,10 +20,13 @@ mod net;
 mod opening;
 pub mod reactor;
 mod real;
+mod recording;
 pub mod sim;
 mod standing;
 mod threads;
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use block_on::block_on;
@@ -64,6 +67,15 @@ impl Env {
     /// The variable says something else: see [`check_backend_choice`].
     pub fn real() -> Env {
         real::env()
+    }
+
+    /// [`Env::real`], on which every change of a file is put down in `recording`, a new file, for [`sim::Replay`]: twice as much is written, and
+    /// one thread at a time. The process ends at once where that cannot be.
+    ///
+    /// # Errors
+    /// The file is there, or cannot be made.
+    pub fn real_recorded(recording: &Path) -> io::Result<Env> {
+        real::env_recorded(recording)
     }
 
     /// [`Env::real`] on the epoll backend, whose file threads also serve files that have no descriptor: a test can put

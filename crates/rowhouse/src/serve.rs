@@ -85,6 +85,9 @@ pub(crate) struct Args {
     /// Key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
+    /// For tests: a new file in which every change of a file is put down, with its bytes
+    #[arg(long, value_name = "FILE", hide = true)]
+    record_io: Option<PathBuf>,
 }
 
 impl Args {
@@ -132,7 +135,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
     subscriber.log_internal_errors(false).init();
-    let env = Env::real();
+    let env = match &args.record_io {
+        Some(file) => Env::real_recorded(file).map_err(|error| format!("{}: {error}", file.display()))?,
+        None => Env::real(),
+    };
     // Asked for now, so that a signal during the start is not lost.
     let _ = env.threads.shutdown_signal();
     env::ignore_hangups();

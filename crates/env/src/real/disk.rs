@@ -16,7 +16,7 @@ use crate::disk::{AtPath, Device, DirEntry, DirLock, Disk, File, FileOps, OpenMo
 
 pub(super) struct SystemDisk;
 
-struct SystemFile {
+pub(super) struct SystemFile {
     file: fs::File,
     direct: bool,
 }
@@ -71,8 +71,16 @@ fn file_system_kind(path: &Path) -> io::Result<String> {
     Ok(name.to_owned())
 }
 
-impl Disk for SystemDisk {
-    fn open(&self, path: &Path, mode: OpenMode, direct: bool) -> io::Result<File> {
+/// Where what is to replace a small file is written first.
+pub(super) fn replacement_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+impl SystemFile {
+    /// [`Disk::open`].
+    pub(super) fn open(path: &Path, mode: OpenMode, direct: bool) -> io::Result<SystemFile> {
         let mut options = fs::OpenOptions::new();
         options.read(true).mode(0o600);
         match mode {
@@ -88,7 +96,7 @@ impl Disk for SystemDisk {
                 // tmpfs and some overlays know no O_DIRECT.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
                 result => {
-                    return Ok(File::new(Arc::new(SystemFile { file: at(path, result)?, direct: true })));
+                    return Ok(SystemFile { file: at(path, result)?, direct: true });
                 }
             }
             if mode == OpenMode::CreateNew {
@@ -96,7 +104,13 @@ impl Disk for SystemDisk {
                 options.create_new(false).create(true);
             }
         }
-        Ok(File::new(Arc::new(SystemFile { file: at(path, options.open(path))?, direct: false })))
+        Ok(SystemFile { file: at(path, options.open(path))?, direct: false })
+    }
+}
+
+impl Disk for SystemDisk {
+    fn open(&self, path: &Path, mode: OpenMode, direct: bool) -> io::Result<File> {
+        Ok(File::new(Arc::new(SystemFile::open(path, mode, direct)?)))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -177,9 +191,7 @@ impl Disk for SystemDisk {
     }
 
     fn write_small_atomic(&self, path: &Path, bytes: &[u8], unix_mode: u32) -> io::Result<()> {
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".new");
-        let temporary = path.with_file_name(name);
+        let temporary = replacement_of(path);
         let write = || {
             // A rest of an interrupted write may have other permissions.
             let _ = fs::remove_file(&temporary);

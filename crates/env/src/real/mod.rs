@@ -7,6 +7,7 @@ mod epoll;
 mod event_fd;
 mod file_pool;
 mod net;
+mod recorder;
 mod supervisor;
 mod threads;
 mod uring;
@@ -16,23 +17,70 @@ mod uring;
 mod tests;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use supervisor::tell_supervisor_ready;
 pub use threads::ignore_hangups;
 
 use crate::reactor::{Driver, DriverFactory};
-use crate::{Entropy, Env};
+use crate::{Disk, Entropy, Env};
+use recorder::{Recorder, RecordingDisk};
+
+/// How operations are handed to the kernel.
+#[derive(Clone, Copy)]
+enum Backend {
+    Uring,
+    Epoll,
+}
 
 pub(crate) fn env() -> Env {
+    machine(chosen_backend(), None)
+}
+
+/// [`env()`] on the backend of this name.
+pub(crate) fn env_with(backend: &str) -> Env {
+    machine(backend_of(backend), None)
+}
+
+/// [`env()`] with a recording of all changes of files in a new file.
+pub(crate) fn env_recorded(recording: &Path) -> io::Result<Env> {
+    Ok(machine(chosen_backend(), Some(Arc::new(Recorder::create(recording)?))))
+}
+
+/// [`env_recorded`] on the backend of this name.
+#[cfg(test)]
+pub(crate) fn env_recorded_with(backend: &str, recording: &Path) -> io::Result<Env> {
+    Ok(machine(backend_of(backend), Some(Arc::new(Recorder::create(recording)?))))
+}
+
+/// Whether there is an io_uring here.
+#[cfg(test)]
+pub(crate) fn has_ring() -> bool {
+    uring::is_available()
+}
+
+fn backend_of(name: &str) -> Backend {
+    if name == "uring" { Backend::Uring } else { Backend::Epoll }
+}
+
+fn machine(backend: Backend, recorder: Option<Arc<Recorder>>) -> Env {
     fail_beyond_file_limit();
+    let drivers: Arc<dyn DriverFactory> = match backend {
+        Backend::Uring => Arc::new(UringFactory { recorder: recorder.clone() }),
+        Backend::Epoll => Arc::new(EpollFactory),
+    };
+    let disk: Arc<dyn Disk> = match recorder {
+        Some(recorder) => Arc::new(RecordingDisk(recorder)),
+        None => Arc::new(disk::SystemDisk),
+    };
     Env {
         clock: Arc::new(clock::SystemClock::start()),
         entropy: Arc::new(KernelEntropy),
-        disk: Arc::new(disk::SystemDisk),
+        disk,
         net: Arc::new(net::SystemNetwork),
         threads: Arc::new(threads::SystemThreads),
-        drivers: choose_backend().unwrap_or_else(|why| panic!("{why}")),
+        drivers,
     }
 }
 
@@ -51,29 +99,27 @@ pub fn check_backend_choice() -> Result<(), String> {
 }
 
 /// io_uring if the kernel grants a ring, else epoll; `ROWHOUSE_IO` overrides.
-fn choose_backend() -> Result<Arc<dyn DriverFactory>, String> {
+fn choose_backend() -> Result<Backend, String> {
     match std::env::var_os("ROWHOUSE_IO") {
-        Some(asked) if asked == "uring" => Ok(Arc::new(UringFactory)),
-        Some(asked) if asked == "epoll" => Ok(Arc::new(EpollFactory)),
+        Some(asked) if asked == "uring" => Ok(Backend::Uring),
+        Some(asked) if asked == "epoll" => Ok(Backend::Epoll),
         Some(asked) => Err(format!("ROWHOUSE_IO is {asked:?}; it may be uring or epoll")),
-        None if uring::is_available() => Ok(Arc::new(UringFactory)),
-        None => Ok(Arc::new(EpollFactory)),
+        None if uring::is_available() => Ok(Backend::Uring),
+        None => Ok(Backend::Epoll),
     }
 }
 
-pub(crate) fn env_with(backend: &str) -> Env {
-    let drivers: Arc<dyn DriverFactory> = match backend {
-        "uring" => Arc::new(UringFactory),
-        _ => Arc::new(EpollFactory),
-    };
-    Env { drivers, ..env() }
+fn chosen_backend() -> Backend {
+    choose_backend().unwrap_or_else(|why| panic!("{why}"))
 }
 
-struct UringFactory;
+struct UringFactory {
+    recorder: Option<Arc<Recorder>>,
+}
 
 impl DriverFactory for UringFactory {
     fn driver(&self) -> io::Result<Box<dyn Driver>> {
-        Ok(Box::new(uring::UringDriver::new()?))
+        Ok(Box::new(uring::UringDriver::new(self.recorder.clone())?))
     }
     fn name(&self) -> &'static str {
         "io_uring"

@@ -15,6 +15,7 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use super::buffer_ring::{self, BufferRing};
 use super::event_fd::EventFd;
+use super::recorder::Recorder;
 use crate::net::{RECV_SPARE_MIN, SocketOps};
 use crate::reactor::op::{Completed, Op, OpState, Request};
 use crate::reactor::{Driver, Notify, Wait};
@@ -138,10 +139,12 @@ pub(super) struct UringDriver {
     can_be_silent: bool,
     /// Sends of which the ring tells only that they failed, or went in part, and the end of which was not noted yet.
     silent: Vec<Arc<Op>>,
+    /// Is told of writes and syncs, which go past a file's methods here.
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl UringDriver {
-    pub(super) fn new() -> io::Result<UringDriver> {
+    pub(super) fn new(recorder: Option<Arc<Recorder>>) -> io::Result<UringDriver> {
         let ring = usable_ring()?;
         // Saves a descriptor look-up an enter; older kernels do without.
         let _ = ring.submitter().register_ring_fd();
@@ -159,6 +162,7 @@ impl UringDriver {
             buffers,
             can_be_silent,
             silent: Vec::new(),
+            recorder,
         })
     }
 
@@ -181,6 +185,9 @@ impl UringDriver {
     fn start(&mut self, op: &Arc<Op>, state: &mut OpState) {
         let entry = entry_for(&mut state.request, self.buffers.is_some(), state.left_some)
             .user_data(Arc::into_raw(op.clone()) as u64);
+        if let Some(recorder) = &self.recorder {
+            recorder.ring_begins(Arc::as_ptr(op) as u64, &state.request);
+        }
         self.in_flight += 1;
         self.push(&entry);
     }
@@ -333,6 +340,9 @@ impl UringDriver {
                     state.left_some = cqueue::sock_nonempty(entry.flags());
                     if let Some(id) = cqueue::buffer_select(entry.flags()) {
                         self.take_out(id, &mut state.request, entry.result());
+                    }
+                    if let Some(recorder) = &self.recorder {
+                        recorder.ring_ended(pointer, &state.request, entry.result());
                     }
                     match progress(&mut state.request, entry.result()) {
                         Some(result) => {

@@ -22,6 +22,7 @@
 
 mod arrivals;
 mod names;
+mod replay;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -37,6 +38,7 @@ use super::{Machine, lock};
 use crate::disk::{Device, DirEntry, DirLock, Disk, File, FileOps, OpenMode};
 use arrivals::Arrivals;
 use names::{Directory, InodeNo, NameChange, Node, file_of, normal, split};
+pub use replay::{Image, Replay};
 
 const SECTOR: usize = 512;
 /// The size of a disk without a limit.
@@ -279,6 +281,7 @@ impl Inode {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct DiskState {
     dirs: BTreeMap<PathBuf, Directory>,
     inodes: BTreeMap<InodeNo, Inode>,

@@ -23,7 +23,7 @@ use base::{ByteCount, Nanos};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-pub use disk::{DiskFault, DiskOp, PowerCut};
+pub use disk::{DiskFault, DiskOp, Image, PowerCut, Replay};
 pub(crate) use threads::{ParkedThread, is_end, park_current, take_step, take_time_of_wait};
 
 use crate::{Env, ShutdownSignal};
