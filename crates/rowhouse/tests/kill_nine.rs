@@ -7,44 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use common::ledger::{self, CLIENTS};
 use common::{Server, run, text};
-
-const CLIENTS: i32 = 4;
 
 /// Kills of a run; `ROWHOUSE_KILL_ROUNDS` asks for more.
 fn rounds() -> u32 {
     std::env::var("ROWHOUSE_KILL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3)
-}
-
-/// One client of one tenant: each of its transactions adds a numbered entry and moves that number onto two accounts. Gives
-/// the number of the last one acknowledged, and stops at the first error.
-async fn post(url: String, client: i32, first: i64, posted: Arc<AtomicU64>) -> i64 {
-    let mut acknowledged = first - 1;
-    let Ok(mut connection) = common::connect(&url).await else { return acknowledged };
-    loop {
-        let number = acknowledged + 1;
-        let outcome = async {
-            let transaction = connection.transaction().await?;
-            transaction
-                .execute("INSERT INTO entry VALUES ($1, $2, $3)", &[&client, &number, &"x".repeat(100)])
-                .await?;
-            transaction
-                .execute("UPDATE account SET balance = balance + $1 WHERE id = $2", &[&number, &client])
-                .await?;
-            transaction
-                .execute(
-                    "UPDATE account SET balance = balance - $1 WHERE id = $2",
-                    &[&number, &(client + 100)],
-                )
-                .await?;
-            transaction.commit().await
-        };
-        if outcome.await.is_err() {
-            return acknowledged;
-        }
-        acknowledged = number;
-        posted.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// Moves the tenants from worker to worker and back until the server is gone; how often.
@@ -59,42 +27,6 @@ async fn move_about(url: String, tenants: [&str; 2]) -> u64 {
     unreachable!("it goes on until it fails")
 }
 
-/// Checks one tenant's ledger against what its clients were told; gives the next number of each client.
-async fn audit(server: &Server, tenant: &str, acknowledged: &[i64]) -> Vec<i64> {
-    let connection = server.owner(tenant).await;
-    let mut next = Vec::new();
-    for (client, &acknowledged) in acknowledged.iter().enumerate() {
-        let row = connection
-            .query_one("SELECT count(*), coalesce(max(number), 0), coalesce(sum(number), 0)::bigint FROM entry WHERE client = $1", &[&(client as i32)])
-            .await
-            .expect("the ledger can be read");
-        let (count, last, sum) = (row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2));
-        // The commit under way at the kill may be there too, though nobody was told.
-        assert!(
-            last == acknowledged || last == acknowledged + 1,
-            "{tenant}/{client}: {acknowledged} was acknowledged, {last} is there"
-        );
-        assert_eq!(count, last, "{tenant}/{client}: no entry is missing or double");
-        assert_eq!(sum, last * (last + 1) / 2);
-        for (id, sign) in [(client as i32, 1), (client as i32 + 100, -1)] {
-            let row = connection
-                .query_one("SELECT balance FROM account WHERE id = $1", &[&id])
-                .await
-                .expect("an account");
-            assert_eq!(
-                row.get::<_, i64>(0),
-                sign * sum,
-                "{tenant}/{client}: entries and accounts move together"
-            );
-        }
-        next.push(last + 1);
-    }
-    // The index agrees with the table.
-    let by_index = text(&connection, "SELECT count(*) FROM entry WHERE number >= 0").await;
-    assert_eq!(by_index, text(&connection, "SELECT count(*) FROM entry").await);
-    next
-}
-
 #[test]
 fn acknowledged_commits_survive_a_kill_under_load() {
     let tenants = ["acme", "other"];
@@ -104,18 +36,7 @@ fn acknowledged_commits_survive_a_kill_under_load() {
         for tenant in tenants {
             server.create_tenant(tenant).await;
             let owner = server.owner(tenant).await;
-            owner
-                .batch_execute(
-                    "CREATE TABLE entry (client int, number bigint, note text, PRIMARY KEY (client, number));
-                     CREATE INDEX entry_number ON entry (number);
-                     CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL)",
-                )
-                .await
-                .expect("tables can be made");
-            for client in 0..CLIENTS {
-                let accounts = format!("INSERT INTO account VALUES ({client}, 0), ({}, 0)", client + 100);
-                owner.batch_execute(&accounts).await.expect("accounts can be made");
-            }
+            ledger::make(&owner).await;
         }
     });
     let mut moves = 0;
@@ -131,7 +52,10 @@ fn acknowledged_commits_survive_a_kill_under_load() {
             })
             .map(|(url, client, first)| {
                 let posted = Arc::clone(&posted);
-                std::thread::spawn(move || run(post(url, client, first, posted)))
+                let told = move |_: i64| {
+                    posted.fetch_add(1, Ordering::Relaxed);
+                };
+                std::thread::spawn(move || run(ledger::post(url, client, first, told)))
             })
             .collect();
         let admin = server.url("admin", "rowhouse");
@@ -155,22 +79,15 @@ fn acknowledged_commits_survive_a_kill_under_load() {
         run(async {
             for (at, tenant) in tenants.iter().enumerate() {
                 let acknowledged = &acknowledged[at * CLIENTS as usize..][..CLIENTS as usize];
-                next[at] = audit(&server, tenant, acknowledged).await;
+                let audited = ledger::audit(&server, tenant, acknowledged).await;
+                next[at] = audited.unwrap_or_else(|wrong| panic!("{wrong}"));
             }
         });
     }
     assert!(moves > 100, "only {moves} moves");
     assert!(server.terminate().success());
-    let (ended_well, said) = verify(&["--data", &server.data().display().to_string()]);
+    let (ended_well, said) = common::verify(&["--data", &server.data().display().to_string()]);
     assert!(ended_well, "{said}");
-}
-
-/// Runs `rowhouse verify` with these options and gives whether it ended well and all it said.
-fn verify(options: &[&str]) -> (bool, String) {
-    let output =
-        std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse")).arg("verify").args(options).output();
-    let output = output.expect("the binary can be run");
-    (output.status.success(), common::said(&output))
 }
 
 #[test]
@@ -199,10 +116,10 @@ fn logs_that_lie_elsewhere_are_asked_for_after_a_kill() {
     let refused = Server::launch(&data, &[]).err().expect("a server without its logs");
     assert!(refused.contains(&missing) && refused.contains("--log-dir"), "{refused}");
     assert!(!inside.exists());
-    let (ended_well, said) = verify(&["--data", &data_text]);
+    let (ended_well, said) = common::verify(&["--data", &data_text]);
     assert!(!ended_well && said.contains("give it with --log-dir"), "{said}");
 
-    let (ended_well, said) = verify(&["--data", &data_text, "--log-dir", &logs_text]);
+    let (ended_well, said) = common::verify(&["--data", &data_text, "--log-dir", &logs_text]);
     assert!(ended_well, "{said}");
 
     // A copy of them is not them any more once they were used.
@@ -219,7 +136,7 @@ fn logs_that_lie_elsewhere_are_asked_for_after_a_kill() {
     server.kill();
     let refused = Server::launch(&data, &[]).err().expect("a server with other logs");
     assert!(refused.contains("was used with last") && refused.contains("--log-dir"), "{refused}");
-    let (ended_well, said) = verify(&["--data", &data_text]);
+    let (ended_well, said) = common::verify(&["--data", &data_text]);
     assert!(!ended_well && said.contains("was used with last"), "{said}");
 
     server.restart();
@@ -228,6 +145,6 @@ fn logs_that_lie_elsewhere_are_asked_for_after_a_kill() {
         assert_eq!(text(&server.owner("acme").await, sums).await, "101 338350");
     });
     assert!(server.terminate().success());
-    let (ended_well, said) = verify(&["--data", &data_text, "--log-dir", &logs_text]);
+    let (ended_well, said) = common::verify(&["--data", &data_text, "--log-dir", &logs_text]);
     assert!(ended_well, "{said}");
 }

@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod bystander;
 pub mod damage;
+pub mod ledger;
 pub mod postgres;
 pub mod raw;
 
@@ -308,6 +309,13 @@ pub fn tool(name: &str) -> Command {
 /// Standard output and error of a program, one after the other.
 pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs `rowhouse verify` with these options and gives whether it ended well and all it said.
+pub fn verify(options: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).arg("verify").args(options).output();
+    let output = output.expect("the binary can be run");
+    (output.status.success(), said(&output))
 }
 
 /// Runs a program to its end; its standard output. Panics with all it printed if it failed.
