@@ -47,16 +47,21 @@ class Ledger(threading.Thread):
                 while True:
                     connection.query(f"insert into ledger values ({self.client}, {self.last + 1})")
                     self.last += 1
+                    self.note()
                     # What others committed and this client was shown must survive as well.
                     other = (self.client + 1) % 2
                     rows = connection.query(
                         f"select number from ledger where client = {other} order by number desc limit 1")
                     self.seen = max([self.seen, *(int(number) for number, in rows)])
+                    self.note()
         except OSError:
             # The kill.
             pass
         except wire.ServerError as error:
             self.failure = error
+
+    def note(self):
+        """It was just told of `last`, or shown `seen`, and has sent nothing since."""
 
 
 def load_options(options):
@@ -83,12 +88,9 @@ def check_ledger(server, database, client, ledgers):
     return wrong, found
 
 
-def round_of(server, options, number, moment, last, analytic):
-    """One load, kill and check. What went wrong, and how long the restart took; `last` is brought up to date."""
-    load = ["tpcc", *load_options(options), "--no-load", "--no-check", "--warm-up", 0, "--seconds", 3600,
-            "--seed", options.seed + number]
-    tpcc = servers.start_bench(server, *load)
-    ledgers = {key: Ledger(server, *key, at) for key, at in last.items()}
+def work(server, options, seed, moment, ledgers):
+    """Loads the server and kills it `moment` seconds after each ledger has had a commit; what went wrong before."""
+    tpcc = servers.start_bench(server, "tpcc", *load_options(options), "--no-load", "--no-check", "--warm-up", 0, "--seconds", 3600, "--seed", seed)
     for ledger in ledgers.values():
         ledger.start()
     # From here on each of them holds the server to something.
@@ -99,13 +101,17 @@ def round_of(server, options, number, moment, last, analytic):
                 for (database, client), ledger in ledgers.items() if ledger.last == ledger.first]
     time.sleep(moment)
     failures += [f"{database}/{client}: its session ended before the kill" for (database, client), ledger in ledgers.items() if not ledger.is_alive()]
-    if tpcc.poll() is not None:
-        return [f"the load ended before the kill: {tpcc.communicate()}"], 0.0
+    ended = tpcc.poll() is not None
     server.kill()
-    tpcc.communicate()
+    said = tpcc.communicate()
     for ledger in ledgers.values():
         ledger.join()
+    return failures + ([f"the load ended before the kill: {said}"] if ended else [])
 
+
+def check_what_is_left(server, options, ledgers, last, analytic):
+    """Verifies a directory whose server was ended, and starts it there. What is wrong, and how long the start took; `last` is brought up to date."""
+    failures = []
     verified = subprocess.run([ROWHOUSE, "verify", "--data", server.data], capture_output=True, text=True)
     if verified.returncode != 0:
         failures.append(f"verify: {verified.stdout}{verified.stderr}")
@@ -120,6 +126,28 @@ def round_of(server, options, number, moment, last, analytic):
         if process.returncode != 0:
             failures.append(f"conditions: {out}{errors}")
     return failures, restart
+
+
+def round_of(server, options, number, moment, last, analytic):
+    """One load, kill and check. What went wrong, and how long the restart took; `last` is brought up to date."""
+    ledgers = {key: Ledger(server, *key, at) for key, at in last.items()}
+    failures = work(server, options, options.seed + number, moment, ledgers)
+    wrong, restart = check_what_is_left(server, options, ledgers, last, analytic)
+    return failures + wrong, restart
+
+
+def load(server, options):
+    """Tenants with their population and empty ledgers: the last number of each of these, and whether the build can check the conditions."""
+    analytic = server.is_analytic()
+    if not analytic:
+        say("this build has no analytical path: the consistency conditions are not checked")
+    servers.bench(server, "tpcc", *load_options(options), "--load-only")
+    last = {}
+    for n in range(1, options.tenants + 1):
+        with server.connect(f"killed{n}") as connection:
+            connection.query("create table ledger (client int, number bigint, primary key (client, number))")
+        last.update({(f"killed{n}", client): 0 for client in (0, 1)})
+    return last, analytic
 
 
 def main():
@@ -140,17 +168,9 @@ def main():
     server = servers.Rowhouse(folder, ["--memory", options.memory, "--log-limit", options.log_limit])
     say(f"seed {options.seed}, directory {folder}, {options.tenants} tenants, {options.clients} TPC-C clients each")
     server.start()
-    analytic = server.is_analytic()
-    if not analytic:
-        say("this build has no analytical path: the consistency conditions are not checked")
-    servers.bench(server, "tpcc", *load_options(options), "--load-only")
+    last, analytic = load(server, options)
     data = servers.data_bytes(server) / servers.bytes_of(options.memory)
     say(f"data files of {data:.2f} times the memory for pages")
-    last = {}
-    for n in range(1, options.tenants + 1):
-        with server.connect(f"killed{n}") as connection:
-            connection.query("create table ledger (client int, number bigint, primary key (client, number))")
-        last.update({(f"killed{n}", client): 0 for client in (0, 1)})
 
     failures, restarts = [], []
     for number in range(1, options.rounds + 1):
