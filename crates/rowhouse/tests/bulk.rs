@@ -152,6 +152,64 @@ fn a_statement_larger_than_memory_is_atomic_and_others_go_on() {
     assert!(server.terminate().success());
 }
 
+/// What it changed it reads over its snapshot, in pages that leave memory as others do.
+#[test]
+fn a_change_over_a_snapshot_larger_than_memory_is_atomic_and_others_go_on() {
+    let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "1"]);
+    let (rest, kept) = (ROWS / 10 * 9, "SELECT count(*) FROM t WHERE n > 0");
+    run(async {
+        server.create_tenant("acme").await;
+        let (admin, owner, other) =
+            (server.admin().await, server.owner("acme").await, server.owner("acme").await);
+        let tables = format!(
+            "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL, pad text NOT NULL);
+             CREATE INDEX t_n ON t (n, id);
+             CREATE TABLE small (id int PRIMARY KEY, n int NOT NULL);
+             INSERT INTO small VALUES (1, 0);
+             INSERT INTO t SELECT g, 0, repeat('x', 500) FROM generate_series(1, {ROWS}) g"
+        );
+        owner.batch_execute(&tables).await.expect("tables");
+        let beside = async |round: u32| {
+            let now = resident(&admin).await;
+            assert!(now <= MEMORY_BOUND, "{round}: {now} bytes of pages, {MEMORY_BOUND} are the bound");
+            other.execute("UPDATE small SET n = n + 1", &[]).await.expect("another table");
+        };
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT n FROM t WHERE id = 1";
+        owner.batch_execute(begin).await.expect("begun");
+        other.execute("INSERT INTO t VALUES (1000000, 0, '')", &[]).await.expect("inserted");
+        let (updated, rounds) = with_others(owner.execute("UPDATE t SET n = n + 1", &[]), &beside).await;
+        assert_eq!(updated.expect("updated") as i64, ROWS);
+        assert!(rounds > 3, "others had {rounds} rounds");
+        let delete = owner.execute("DELETE FROM t WHERE id % 10 = 0", &[]);
+        let (deleted, _) = with_others(delete, &beside).await;
+        assert_eq!(deleted.expect("deleted") as i64, ROWS / 10);
+        let (seen, _) = with_others(number(&owner, "SELECT count(*) FROM t"), &beside).await;
+        assert_eq!((seen, number(&owner, kept).await), (rest, rest));
+        assert_eq!(number(&owner, "SELECT count(*) FROM small WHERE n = 0").await, 1);
+        assert_eq!(number(&other, kept).await, 0, "nobody else sees a part of it");
+        owner.batch_execute("COMMIT").await.expect("nobody changed the same rows");
+        assert_eq!(number(&other, kept).await, rest);
+        assert_eq!(number(&other, "SELECT count(*) FROM t").await, rest + 1);
+
+        // One that is refused at its end leaves nothing.
+        let begin = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT n FROM t WHERE id = 1";
+        owner.batch_execute(begin).await.expect("begun");
+        let (updated, _) = with_others(owner.execute("UPDATE t SET n = -1", &[]), &beside).await;
+        assert_eq!(updated.expect("updated") as i64, rest + 1);
+        other.execute("INSERT INTO t VALUES (1000001, 0, '')", &[]).await.expect("inserted");
+        assert_eq!(state(owner.batch_execute("COMMIT").await), SqlState::T_R_SERIALIZATION_FAILURE);
+        assert_eq!(number(&other, kept).await, rest);
+    });
+    server.kill();
+    server.restart();
+    run(async {
+        let owner = server.owner("acme").await;
+        assert_eq!(number(&owner, kept).await, rest);
+        assert_eq!(number(&owner, "SELECT count(*) FROM t").await, rest + 2);
+    });
+    assert!(server.terminate().success());
+}
+
 #[test]
 fn a_copy_larger_than_memory_is_atomic_and_others_go_on() {
     let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "1"]);
@@ -525,7 +583,7 @@ fn what_follows_ddl_in_a_transaction_and_what_queries_give_takes_no_memory() {
         }
 
         // What cannot be poured is refused before it takes the memory of others, and leaves nothing.
-        for begin in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN; SAVEPOINT s"] {
+        for begin in ["BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s", "BEGIN; SAVEPOINT s"] {
             owner.batch_execute(begin).await.expect("begun");
             let refused = owner.batch_execute("UPDATE t SET pad = pad || 'x'").await;
             assert_eq!(state(refused), SqlState::OUT_OF_MEMORY, "{begin}");

@@ -10,14 +10,15 @@
 //! Who has the branch holds two locks: one against a second branch, and one against others' changes of the catalog, whose new trees
 //! nothing would copy. Its own changes of the catalog come with the end of its record, and so do the indexes it built, which a
 //! replay builds again from the rows: what is poured into their trees is in no part. A table that it rewrote under other keys is rewritten by a replay
-//! at that end too, so nothing is poured behind that. Only READ COMMITTED transactions have a branch: what a snapshot transaction reads is not the live state.
+//! at that end too, so nothing is poured behind that. A transaction that reads a snapshot checks constraints on its branch, and reads its own changes there
+//! ([`crate::poured`]).
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{CommitNo, Lsn, SqlError, SqlResult, TreeId, TxnId};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use storage::PageFault;
 
 use crate::catalog::{Index, Table};
@@ -74,6 +75,8 @@ pub(crate) struct Branch {
     parts_len: u64,
     /// Trees it was poured into.
     changed: FxHashSet<TreeId>,
+    /// By each of them the tree of the keys, where the transaction reads a snapshot ([`crate::poured`]).
+    pub(crate) poured: FxHashMap<TreeId, TreeId>,
     /// What the statement under way reads.
     statement: Option<Arc<Frozen>>,
     /// The statement reads the newest state for a moment.
@@ -146,11 +149,14 @@ impl Txn {
         self.branched
     }
 
-    /// Whether its changes could go to a branch: those of a READ COMMITTED transaction that has not rewritten a table under other keys.
-    /// One with savepoints had better not, for what is poured stays.
+    /// Whether its changes could go to a branch: not those of a transaction that has rewritten a table under other keys, nor, where it reads a snapshot,
+    /// of one that has filled any tree, which it reads as it is by now. One with savepoints had better not, for what is poured stays.
     pub fn can_branch(&self) -> bool {
-        let rewrites = |build: &Build| matches!(build, Build::Cluster { .. });
-        self.isolation == Isolation::ReadCommitted && !self.built.iter().any(rewrites)
+        let stands_in_the_way = |build: &Build| match build {
+            Build::Cluster { .. } => true,
+            Build::Index { .. } => self.isolation != Isolation::ReadCommitted,
+        };
+        !self.built.iter().any(stands_in_the_way)
     }
 }
 
@@ -199,6 +205,7 @@ impl Tenant {
             redo: None,
             parts_len: 0,
             changed: FxHashSet::default(),
+            poured: FxHashMap::default(),
             statement: None,
             reads_newest: false,
             overtaken: FxHashSet::default(),
@@ -503,6 +510,9 @@ impl Tenant {
                     steps.take_change(change);
                 }
                 tenant.trees.set(tree, TreeState { dirty: true, ..state });
+                if txn.frozen.is_some() {
+                    tenant.note_poured(tree, changes, &mut steps)?;
+                }
             }
             Ok::<_, SqlError>(())
         })?;
@@ -573,6 +583,9 @@ impl Tenant {
     /// Puts the branch in the place of the live pages; the trees it changed.
     pub(crate) fn adopt_branch(&mut self, txn: &mut Txn) -> FxHashSet<TreeId> {
         let branch = self.put_in_place();
+        for keys in branch.poured.values() {
+            self.give_up_tree(*keys);
+        }
         self.locks.release_many(txn.session);
         txn.branched = false;
         branch.changed
@@ -650,8 +663,11 @@ impl Tenant {
 }
 
 impl View<'_> {
-    /// Whether a row that the statement found is still as it found it.
+    /// Whether a row that the statement found is still as it found it. One that reads a snapshot fails when it changes one that is not.
     pub fn is_as_found(&mut self, table: &Table, key: &[u8]) -> Step<bool> {
+        if self.txn.frozen.is_some() {
+            return Ok(true);
+        }
         match &self.tenant.branch {
             Some(branch) if branch.overtaken.contains(&table.tree) => {}
             _ => return Ok(true),

@@ -1,7 +1,7 @@
 //! The memory that open transactions take for changes that are not in pages yet, for their locks, and for what SERIALIZABLE ones have read.
 //!
-//! What is poured into a branch takes none but for the locks of its rows; the changes of REPEATABLE READ and SERIALIZABLE transactions, those behind a savepoint, and those of
-//! a table rewritten in the same transaction stay in overlays until the commit. They are counted in steps, charged to the budget of all memory beyond
+//! What is poured into a branch takes none but for the locks of its rows; changes behind a savepoint, those of
+//! a table rewritten in the same transaction, and of one that reads a snapshot those behind an index that it built, stay in overlays until the commit. They are counted in steps, charged to the budget of all memory beyond
 //! what every tenant may have, and limited ([`storage::ChangeCharge`]). A statement over the limit fails, and costs nobody else anything.
 
 use std::sync::{Arc, Weak};
@@ -112,9 +112,7 @@ impl Tenant {
                     "Those of this database would take {}, of {} that changes may.",
                     full.bytes, full.max
                 ))
-                .with_hint(
-                    "Under READ COMMITTED and without savepoints, long changes that run in slices take none.",
-                )
+                .with_hint("Without savepoints, long changes that run in slices take none.")
         })?;
         txn.counted = bytes;
         Ok(())

@@ -12,10 +12,11 @@ use btree::{Cursor, Seek};
 use crate::catalog::{Index, Table};
 use crate::interrupt::Step;
 use crate::overlay::{Change, first_in, last_in};
+use crate::poured::Poured;
 use crate::row::RowRef;
 use crate::row::keys::{Key, KeyRange, table_key_of_entry};
 use crate::trees::Pages;
-use crate::view::{Access, State, View, disagreement, source};
+use crate::view::{Access, State, View, disagreement, poured_over, source};
 
 /// In which order keys are visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,9 +71,54 @@ struct Walk {
     state: State,
     /// An entry of the tree the cursor has passed but the scan has not: own changes came before it.
     ahead: Option<(Key, Vec<u8>)>,
+    /// What was poured, over a snapshot's tree; `None` where nothing was.
+    beside: Option<Box<Beside>>,
     started: bool,
     /// Bytes of values in pages of their own that were gathered since the session was last asked because of them.
     long_read: usize,
+}
+
+/// How far a walk over a snapshot has come with what its transaction has poured.
+#[derive(Clone, Debug)]
+struct Beside {
+    /// Over the keys that were poured.
+    keys: Cursor,
+    /// The next of them with its value, unless it was deleted.
+    own: Option<(Key, Option<Vec<u8>>)>,
+    /// The next entry of the snapshot's tree.
+    entry: Option<(Key, Vec<u8>)>,
+    /// There are no more of either.
+    keys_ended: bool,
+    tree_ended: bool,
+    /// The key of the entry that was given last.
+    passed: Key,
+}
+
+impl Beside {
+    fn new(keys: Cursor) -> Beside {
+        Beside { keys, own: None, entry: None, keys_ended: false, tree_ended: false, passed: Key::new() }
+    }
+
+    /// Whether what was poured comes before the next entry of the snapshot, or in its place.
+    fn is_own_next(&self, direction: Direction) -> bool {
+        match (&self.own, &self.entry) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some((own, _)), Some((entry, _))) => match direction {
+                Direction::Forward => own <= entry,
+                Direction::Backward => own >= entry,
+            },
+        }
+    }
+
+    /// The next one that was poured, in the place of the snapshot's if that is of the same key.
+    fn take_own(&mut self) -> Option<(Key, Option<Vec<u8>>)> {
+        let own = self.own.take()?;
+        if self.entry.as_ref().is_some_and(|(key, _)| *key == own.0) {
+            self.entry = None;
+        }
+        Some(own)
+    }
 }
 
 /// Bytes of such values after which the session is asked whether the statement is to end: to gather them takes as long as the rows after which it is asked
@@ -89,6 +135,9 @@ impl Scan<'_> {
     /// # Panics
     /// Before the first.
     pub fn passed(&self) -> &[u8] {
+        if let Some(beside) = &self.walk.beside {
+            return &beside.passed;
+        }
         match self.walk.cursor.position() {
             Seek::After(key) | Seek::Before(key) => key,
             Seek::Start | Seek::End => panic!("nothing was visited yet"),
@@ -192,6 +241,7 @@ impl View<'_> {
                 cursor: Cursor::new(root, Seek::Start),
                 state,
                 ahead: None,
+                beside: None,
                 started: false,
                 long_read: 0,
             },
@@ -204,6 +254,11 @@ impl View<'_> {
         if scan.walk.long_read >= LONG_UNASKED_MAX {
             scan.walk.long_read = 0;
             self.look()?;
+        }
+        if self.txn.branched {
+            while pass_deleted(self, &mut scan.walk)? {
+                self.step()?;
+            }
         }
         let table = scan.of.table();
         let Some(index) = scan.of.index() else {
@@ -252,14 +307,23 @@ fn index_beside<'t>(table: &Table, access: Access<'t>) -> Option<&'t Index> {
 
 type EntryBytes<'v> = (Cow<'v, [u8]>, Cow<'v, [u8]>);
 
-fn next_entry<'v>(view: &'v View<'_>, scan: &'v mut Walk) -> Step<Option<EntryBytes<'v>>> {
+/// Goes past a row that was deleted by what the transaction poured, if that is next; false if it is not. There may be very many of them in a row.
+fn pass_deleted(view: &View<'_>, scan: &mut Walk) -> Step<bool> {
+    let Some(poured) = poured_over(&view.tenant, view.txn, scan.tree, scan.state) else { return Ok(false) };
     let (pages, root) = source(&view.tenant, view.txn, scan.tree, scan.state)?;
     scan.start(root);
+    scan.with_beside(&poured, |scan, beside| scan.pass_deleted(pages, &poured, beside))
+}
+
+fn next_entry<'v>(view: &'v View<'_>, scan: &'v mut Walk) -> Step<Option<EntryBytes<'v>>> {
+    let (pages, root) = source(&view.tenant, view.txn, scan.tree, scan.state)?;
+    let poured = poured_over(&view.tenant, view.txn, scan.tree, scan.state);
+    scan.start(root);
     let Some(changes) = view.txn.changes(scan.state).of(scan.tree) else {
-        return scan.next_in_tree(pages);
+        return scan.next_below(pages, poured.as_ref());
     };
     let found = loop {
-        let in_tree = scan.peek_tree(pages)?;
+        let in_tree = scan.peek_tree(pages, poured.as_ref())?;
         let own = match scan.direction {
             Direction::Forward => first_in(changes, &scan.range),
             Direction::Backward => last_in(changes, &scan.range),
@@ -304,20 +368,89 @@ impl Walk {
         self.cursor.set_root(root);
         if !self.started {
             self.started = true;
-            self.cursor.seek(match (self.direction, &self.range.to) {
-                (Direction::Forward, _) => Seek::Before(&self.range.from),
-                (Direction::Backward, Some(to)) => Seek::Before(to),
-                (Direction::Backward, None) => Seek::End,
-            });
+            self.cursor.seek(start_of(&self.range, self.direction));
         }
+    }
+
+    /// The next entry of the tree, with what was poured over it and without the changes since.
+    #[inline]
+    fn next_below<'v>(
+        &'v mut self,
+        pages: Pages<'v>,
+        poured: Option<&Poured<'_>>,
+    ) -> Step<Option<EntryBytes<'v>>> {
+        if let Some((key, value)) = self.ahead.take() {
+            return Ok(Some((Cow::Owned(key.to_vec()), Cow::Owned(value))));
+        }
+        match poured {
+            None => self.next_in_tree(pages),
+            Some(poured) => self.next_with_poured(pages, poured),
+        }
+    }
+
+    #[cold]
+    fn next_with_poured(
+        &mut self,
+        pages: Pages<'_>,
+        poured: &Poured<'_>,
+    ) -> Step<Option<EntryBytes<'static>>> {
+        self.with_beside(poured, |walk, beside| {
+            while walk.pass_deleted(pages, poured, beside)? {}
+            let next = match beside.is_own_next(walk.direction) {
+                true => beside.take_own().and_then(|(key, value)| Some((key, value?))),
+                false => beside.entry.take(),
+            };
+            let Some((key, value)) = next else { return Ok(None) };
+            let entry = (Cow::Owned(key.to_vec()), Cow::Owned(value));
+            beside.passed = key;
+            Ok(Some(entry))
+        })
+    }
+
+    /// Has `work` go on with what was poured, from the walk's start the first time.
+    fn with_beside<T>(
+        &mut self,
+        poured: &Poured<'_>,
+        work: impl FnOnce(&mut Walk, &mut Beside) -> Step<T>,
+    ) -> Step<T> {
+        let mut beside = match self.beside.take() {
+            Some(beside) => beside,
+            None => Box::new(Beside::new(poured.cursor(start_of(&self.range, self.direction)))),
+        };
+        let done = work(self, beside.as_mut());
+        self.beside = Some(beside);
+        done
+    }
+
+    /// Looks for what is next on both sides, and goes past what was poured if that says that a row was deleted; whether it did.
+    fn pass_deleted(&mut self, pages: Pages<'_>, poured: &Poured<'_>, beside: &mut Beside) -> Step<bool> {
+        if beside.entry.is_none() && !beside.tree_ended {
+            let entry = self.next_in_tree(pages)?;
+            beside.entry = entry.map(|(key, value)| (Key::from_slice(&key), value.into_owned()));
+            beside.tree_ended = beside.entry.is_none();
+        }
+        if beside.own.is_none() && !beside.keys_ended {
+            let key = poured.step(&mut beside.keys, self.direction)?;
+            let key = key.filter(|key| is_within(&self.range, self.direction, key));
+            beside.keys_ended = key.is_none();
+            if let Some(key) = key {
+                let value = poured.value(&key)?;
+                if let Some(Cow::Owned(long)) = &value {
+                    self.long_read += long.len();
+                }
+                beside.own = Some((key, value.map(Cow::into_owned)));
+            }
+        }
+        let is_deleted = matches!(beside.own, Some((_, None))) && beside.is_own_next(self.direction);
+        if is_deleted {
+            beside.take_own();
+        }
+        Ok(is_deleted)
     }
 
     /// The next entry of the tree alone.
     #[inline]
     fn next_in_tree<'v>(&'v mut self, pages: Pages<'v>) -> Step<Option<EntryBytes<'v>>> {
-        if let Some((key, value)) = self.ahead.take() {
-            return Ok(Some((Cow::Owned(key.to_vec()), Cow::Owned(value))));
-        }
         // Each arm reads its own pages, so that values are borrowed from them and not from `pages`.
         let value = match pages {
             Pages::Live(pages) => match step(&mut self.cursor, pages, self.direction)? {
@@ -335,18 +468,15 @@ impl Walk {
         let (Seek::After(key) | Seek::Before(key)) = self.cursor.position() else {
             unreachable!("the cursor stands at an entry")
         };
-        let within = match self.direction {
-            Direction::Forward => self.range.to.as_ref().is_none_or(|to| key < &to[..]),
-            Direction::Backward => key >= &self.range.from[..],
-        };
+        let within = is_within(&self.range, self.direction, key);
         Ok(within.then_some((Cow::Borrowed(key), value)))
     }
 
     /// Fills `ahead` with the tree's next entry; false if it has none left in the range.
-    fn peek_tree(&mut self, pages: Pages<'_>) -> Step<bool> {
+    fn peek_tree(&mut self, pages: Pages<'_>, poured: Option<&Poured<'_>>) -> Step<bool> {
         if self.ahead.is_none() {
-            self.ahead =
-                self.next_in_tree(pages)?.map(|(key, value)| (Key::from_slice(&key), value.into_owned()));
+            let next = self.next_below(pages, poured)?;
+            self.ahead = next.map(|(key, value)| (Key::from_slice(&key), value.into_owned()));
         }
         Ok(self.ahead.is_some())
     }
@@ -360,6 +490,24 @@ impl Walk {
             }
             Direction::Backward => self.range.to = Some(key),
         }
+    }
+}
+
+/// Where a walk over a range begins.
+fn start_of(range: &KeyRange, direction: Direction) -> Seek<'_> {
+    match (direction, &range.to) {
+        (Direction::Forward, _) => Seek::Before(&range.from),
+        (Direction::Backward, Some(to)) => Seek::Before(to),
+        (Direction::Backward, None) => Seek::End,
+    }
+}
+
+/// Whether a walk over a range that comes by this key is within it still.
+#[inline]
+fn is_within(range: &KeyRange, direction: Direction, key: &[u8]) -> bool {
+    match direction {
+        Direction::Forward => range.to.as_ref().is_none_or(|to| key < &to[..]),
+        Direction::Backward => key >= &range.from[..],
     }
 }
 

@@ -29,6 +29,7 @@ mod memory;
 mod overlay;
 mod passing;
 mod pending;
+mod poured;
 mod reads;
 mod record_buffer;
 mod redo_record;

@@ -169,6 +169,13 @@ impl Tenant {
             (_, Some(frozen)) => self.pages.locate_frozen(&frozen.pages, page),
             (located, None) => located,
         };
+        // Or the state in which a statement over a snapshot reads what was poured before it.
+        let located = match (located, self.statement_of_branch()) {
+            (Ok(None) | Err(_), Some(frozen)) if txn.branched && txn.frozen.is_some() => {
+                self.pages.locate_frozen(&frozen.pages, page)
+            }
+            (located, _) => located,
+        };
         located.map_err(|fault| error_of_fault(&fault))
     }
 

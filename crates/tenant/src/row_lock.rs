@@ -69,7 +69,15 @@ impl View<'_> {
     /// Whether another transaction has written the key since this one's snapshot.
     fn is_written_since(&self, tree: TreeId, key: &[u8]) -> Step<bool> {
         let Some(snapshot) = self.txn.snapshot_commit() else { return Ok(false) };
-        match self.tenant.history.written_since(tree, key, snapshot) {
+        let written = self.tenant.history.written_since(tree, key, snapshot);
+        if written != Written::No
+            && let Some(poured) = self.tenant.poured_by_now(self.txn, tree)
+            && poured.has(key)?
+        {
+            // It looked then, and its locks have kept the key from others since.
+            return Ok(false);
+        }
+        match written {
             Written::No => Ok(false),
             Written::Yes => Ok(true),
             Written::Perhaps => {

@@ -15,7 +15,8 @@ use storage::{PageFault, PinnedPages, ReadAheadWindow, Snapshot};
 
 use crate::catalog::{Catalog, Index, Table};
 use crate::interrupt::error_of_fault;
-use crate::overlay::{Change, Changes};
+use crate::overlay::{Change, Changes, TreeChanges};
+use crate::poured::PouredView;
 use crate::row::keys::{Key, KeyRange, table_key_of_entry};
 use crate::row::{RowRef, StoredRow};
 use crate::space::revoked;
@@ -51,6 +52,8 @@ impl std::fmt::Debug for Frozen {
 pub struct SnapshotView {
     frozen: Arc<Frozen>,
     catalog: Arc<Catalog>,
+    /// What the transaction has poured over that state; of each key the one in `changes` is newer.
+    poured: Option<Arc<PouredView>>,
     changes: Changes,
 }
 
@@ -64,14 +67,25 @@ fn failed(fault: PageFault) -> SqlError {
 }
 
 impl SnapshotView {
-    pub(crate) fn new(frozen: Arc<Frozen>, catalog: Arc<Catalog>, changes: Changes) -> SnapshotView {
-        SnapshotView { frozen, catalog, changes }
+    pub(crate) fn new(
+        frozen: Arc<Frozen>,
+        catalog: Arc<Catalog>,
+        poured: Option<Arc<PouredView>>,
+        changes: Changes,
+    ) -> SnapshotView {
+        SnapshotView { frozen, catalog, poured, changes }
     }
 
     /// Errors: 72000 if the snapshot was revoked.
     #[inline]
     fn require_kept(&self) -> SqlResult<()> {
-        self.frozen.require_kept()
+        self.frozen.require_kept()?;
+        self.poured.as_ref().map_or(Ok(()), |poured| poured.require_kept())
+    }
+
+    /// What became of a key by what was poured; `None` where that has nothing of it.
+    fn poured(&self, tree: base::TreeId, key: &[u8]) -> SqlResult<Option<Change>> {
+        self.poured.as_ref().map_or(Ok(None), |poured| poured.get(tree, key))
     }
 
     /// The catalog the statement was planned with, the transaction's own DDL included.
@@ -155,6 +169,11 @@ impl SnapshotView {
             Some(Change::Delete) => return Ok(None),
             None => {}
         }
+        match self.poured(table.tree, &key)? {
+            Some(Change::Put(row)) => return Ok(Some(RowRef::new(table, key, Cow::Owned(row.into_vec())))),
+            Some(Change::Delete) => return Ok(None),
+            None => {}
+        }
         let pages = self.frozen.pages.pinned();
         match btree::get(&pages, self.frozen.trees.root(table.tree), &key).map_err(failed)? {
             None => Ok(None),
@@ -203,6 +222,17 @@ fn read_together(run: LeafRun<'_>) -> LeafRun<'_> {
     let mut room = Room::new();
     let len = (0..run.len()).find(|i| !room.has_room_for(&run.value(*i))).unwrap_or(run.len());
     run.first(len)
+}
+
+/// The entries of a leaf whose keys are below `end`; `None` if it has none.
+fn below<'r>(run: LeafRun<'r>, end: &[u8]) -> Option<LeafRun<'r>> {
+    let mut key = Vec::new();
+    let mut is_below = |i: usize| {
+        run.key_into(i, &mut key);
+        key[..] < *end
+    };
+    let len = (0..run.len()).find(|i| !is_below(*i)).unwrap_or(run.len());
+    (len > 0).then(|| run.first(len))
 }
 
 /// Entries of a leaf, and the values of those that are chains, in order.
@@ -308,7 +338,7 @@ impl SnapshotScan {
         let run = self.cursor.next_leaf(&pages, end).map_err(failed)?;
         let mut part = KeyRange { from: self.range.from.clone(), to: self.range.to.clone() };
         let all = run.map_or(0, |run| run.len());
-        let run = run.map(read_together);
+        let mut run = run.map(read_together);
         match run {
             None => self.done = true,
             Some(run) => {
@@ -327,10 +357,21 @@ impl SnapshotScan {
                 }));
             }
         }
+        let (poured, rest) = self.poured_within(&part)?;
+        if let Some(rest) = rest {
+            // What comes from there on is for the next call.
+            run = run.and_then(|run| below(run, &rest));
+            self.cursor.seek(Seek::Before(&rest));
+            self.done = false;
+            self.range.from = rest.clone();
+            part.to = Some(rest);
+        }
         let (rows, read_to) = match (run, self.changes_within(&part).next()) {
-            (Some(run), None) if !keyed && self.index.is_none() => (LeafRows::Plain(run), None),
+            (Some(run), None) if !keyed && self.index.is_none() && poured.is_empty() => {
+                (LeafRows::Plain(run), None)
+            }
             _ => {
-                let (rows, read_to) = self.merge(&pages, run, &part)?;
+                let (rows, read_to) = self.merge(&pages, run, &part, &poured)?;
                 (LeafRows::Merged(rows), read_to)
             }
         };
@@ -351,14 +392,30 @@ impl SnapshotScan {
         self.view.changes.of(self.tree).into_iter().flat_map(move |changes| changes.range::<Key, _>(range))
     }
 
+    /// What was poured into the scanned tree within `part`, with the transaction's changes since over it, and from where on that is more than is taken
+    /// together. Nothing where nothing was poured.
+    fn poured_within(&self, part: &KeyRange) -> SqlResult<(TreeChanges, Option<Key>)> {
+        let Some(poured) = &self.view.poured else { return Ok((TreeChanges::new(), None)) };
+        let (mut changes, rest) = poured.first_within(self.tree, part)?;
+        if !changes.is_empty() {
+            let part = KeyRange { from: part.from.clone(), to: rest.clone().or_else(|| part.to.clone()) };
+            let since = self.changes_within(&part);
+            changes.extend(since.map(|(key, change)| (key.clone(), change.clone())));
+        }
+        Ok((changes, rest))
+    }
+
     /// The rows of `run` with the transaction's changes within `part` over them, or the first ones; of these the last key, in the tree that is scanned.
     fn merge<'r>(
         &'r self,
         pages: &'r PinnedPages<'_>,
         run: Option<LeafRun<'r>>,
         part: &KeyRange,
+        poured: &'r TreeChanges,
     ) -> SqlResult<(Vec<Keyed<'r>>, Option<Key>)> {
-        let mut changes = self.changes_within(part).peekable();
+        // What was poured has the others over it.
+        let others = poured.is_empty().then(|| self.changes_within(part));
+        let mut changes = others.into_iter().flatten().chain(poured).peekable();
         let mut entries = Vec::with_capacity(run.map_or(0, |run| run.len()));
         let mut key = Vec::new();
         for i in 0..run.map_or(0, |run| run.len()) {
@@ -400,10 +457,23 @@ impl SnapshotScan {
         let root = self.view.frozen.trees.root(self.table.tree);
         btree::get_many(pages, root, &keys, &mut stored).map_err(failed)?;
         let (mut rows, mut room) = (Vec::with_capacity(keys.len()), Room::new());
+        let mut poured_len = 0;
         for (key, stored) in keys.into_iter().zip(stored) {
-            let row = match self.view.changes.get(self.table.tree, key) {
-                Some(Change::Put(row)) => Cow::Borrowed(&row[..]),
-                Some(Change::Delete) => return Err(damaged()),
+            let own = match self.view.changes.get(self.table.tree, key) {
+                Some(change) => Some(Cow::Borrowed(change)),
+                None => self.view.poured(self.table.tree, key)?.map(Cow::Owned),
+            };
+            let row = match own {
+                Some(Cow::Borrowed(Change::Put(row))) => Cow::Borrowed(&row[..]),
+                Some(Cow::Owned(Change::Put(row))) => {
+                    poured_len += row.len();
+                    if poured_len > LONG_VALUES_LEN_MAX && !rows.is_empty() {
+                        let last = Key::from_slice(&entries[rows.len() - 1].0);
+                        return Ok((rows, Some(last)));
+                    }
+                    Cow::Owned(row.into_vec())
+                }
+                Some(_) => return Err(damaged()),
                 None => {
                     let stored = stored.ok_or_else(damaged)?;
                     if !room.has_room_for(&stored) {

@@ -526,7 +526,8 @@ impl Tenant {
         txn.observe(self.pending.newest());
         let catalog = txn.catalog.clone().unwrap_or_else(|| Arc::clone(&frozen.catalog));
         self.lend(&frozen);
-        Ok(SnapshotView::new(frozen, catalog, txn.overlay.changes().clone()))
+        let poured = self.poured_view(txn);
+        Ok(SnapshotView::new(frozen, catalog, poured, txn.overlay.changes().clone()))
     }
 
     /// Notes what is read elsewhere from now on.

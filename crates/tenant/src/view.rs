@@ -11,6 +11,7 @@ use types::FormatContext;
 use crate::catalog::{Catalog, Index, Table};
 use crate::interrupt::{Interrupt, Step};
 use crate::overlay::Change;
+use crate::poured::Poured;
 use crate::redo_sink::RedoSink;
 use crate::row::RowRef;
 use crate::row::keys::{Key, KeyRange, table_key_of_entry};
@@ -261,6 +262,11 @@ impl View<'_> {
         // Two arms rather than one over `Pages`: the live one is the hot path of every point read.
         match self.tenant.snapshot_of(self.txn)? {
             Some(frozen) if state == State::Statement && !self.txn.is_built_behind(tree) => {
+                if let Some(poured) = self.tenant.poured_of(self.txn, tree)
+                    && poured.has(key)?
+                {
+                    return Ok(poured.value(key)?);
+                }
                 let pages = self.tenant.pages.frozen(&frozen.pages);
                 match btree::get(pages, frozen.trees.root(tree), key)? {
                     Some(value) => Ok(Some(value.read(pages)?)),
@@ -339,6 +345,20 @@ pub(crate) fn source<'v>(
         }
         _ => (Pages::Live(&tenant.pages), tenant.trees.root(tree)),
     })
+}
+
+/// What a transaction has poured of `tree`, where a scan of it has that over a snapshot.
+#[inline]
+pub(crate) fn poured_over<'v>(
+    tenant: &'v Tenant,
+    txn: &Txn,
+    tree: TreeId,
+    state: State,
+) -> Option<Poured<'v>> {
+    match state {
+        State::Statement if txn.branched && !txn.is_built_behind(tree) => tenant.poured_of(txn, tree),
+        _ => None,
+    }
 }
 
 impl Txn {

@@ -256,7 +256,7 @@ fn a_subquery_that_reads_nothing_of_what_is_changed_needs_no_copy_of_it() {
     let mut session = bench.session();
     bench.run(&mut session, "CREATE TABLE kind (id int PRIMARY KEY); INSERT INTO kind VALUES (7)");
     bench.run(&mut session, "CREATE TABLE item (id int PRIMARY KEY, kind int, v text)");
-    bench.run(&mut session, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    bench.run(&mut session, "BEGIN; SAVEPOINT s");
     for i in 0..6 {
         let rows = format!("SELECT g + {i} * 400, 7, repeat('v', 1000) FROM generate_series(1, 400) g");
         bench.run(&mut session, &format!("INSERT INTO item {rows}"));
@@ -374,4 +374,44 @@ fn a_transaction_with_a_branch_ends_at_length() {
     assert!(session.has_branch() && session.ends_at_length());
     bench.run(&mut session, "COMMIT");
     assert!(!session.ends_at_length());
+}
+
+#[test]
+fn long_changes_over_a_snapshot_run_in_slices_and_it_reads_what_they_did() {
+    let mut bench = Bench::new();
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(&mut one, "CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY)");
+    bench.run_in_turns(&mut one, "INSERT INTO t SELECT g, 0 FROM generate_series(1, 6000) g");
+    for (number, level) in ["REPEATABLE READ", "SERIALIZABLE"].into_iter().enumerate() {
+        bench.run(&mut one, &format!("BEGIN ISOLATION LEVEL {level}; SELECT v FROM t WHERE id = 1"));
+        bench.run(&mut other, &format!("INSERT INTO u VALUES ({number})"));
+        for (change, tag) in [
+            ("UPDATE t SET v = v + 1", "UPDATE 6000"),
+            ("DELETE FROM t WHERE id % 2 = 0", "DELETE 3000"),
+            ("INSERT INTO t SELECT g, 5 FROM generate_series(6001, 11000) g", "INSERT 0 5000"),
+        ] {
+            let (answer, turns) = bench.run_in_turns(&mut one, change);
+            assert_eq!(answer.tags, [tag]);
+            assert!(turns > 5 && one.has_branch(), "{change}: {turns} turns");
+        }
+        let seen = "SELECT count(*) FROM t WHERE id < 1000; SELECT sum(v) FROM t WHERE id < 1000; \
+                    SELECT sum(v) FROM t WHERE id > 10500";
+        assert_eq!(bench.run(&mut one, seen).lines(), ["500", "500", "2500"], "{level}");
+        assert_eq!(bench.run(&mut one, "SELECT count(*) FROM u").lines(), [number.to_string()]);
+        assert_eq!(bench.run(&mut other, seen).lines(), ["999", "0", ""], "{level}");
+        bench.run(&mut one, "ROLLBACK");
+    }
+    // A row that somebody changed since is found out when it is come to.
+    bench.run(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT v FROM t WHERE id = 1");
+    bench.run(&mut other, "UPDATE t SET v = 5 WHERE id = 5500");
+    let refused = loop {
+        match bench.try_run(&mut one, "UPDATE t SET v = v + 1") {
+            Err(Pause::Error(error)) => break error,
+            Err(Pause::Yield | Pause::Slice(_)) => {}
+            outcome => panic!("{outcome:?}"),
+        }
+    };
+    assert_eq!(refused.state().to_string(), "40001");
+    bench.run(&mut one, "ROLLBACK");
+    assert_eq!(bench.run(&mut one, "SELECT sum(v) FROM t WHERE id > 5400").lines(), ["5"]);
 }

@@ -34,7 +34,7 @@ fn changes_that_cannot_be_poured_are_counted_charged_and_limited() {
     // Another transaction of the tenant has what is left.
     let error = error_of(fill(&mut fixture, &mut second, t, 10_000..14_000));
     assert_eq!(error.state().as_str(), "53200");
-    assert!(error.hint().is_some_and(|hint| hint.contains("READ COMMITTED")));
+    assert!(error.hint().is_some_and(|hint| hint.contains("savepoints")));
     assert!(fixture.tenant.change_bytes() < counted + ByteCount::from_mib(1), "its locks alone are left");
     fill(&mut fixture, &mut second, t, 10_000..11_000).unwrap();
     fixture.tenant.abort(second);

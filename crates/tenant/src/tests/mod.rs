@@ -3,6 +3,7 @@
 mod basics;
 mod branch;
 mod branch_ddl;
+mod branch_snapshot;
 mod change_memory;
 mod constraints;
 mod ddl;
@@ -134,6 +135,21 @@ impl Fixture {
         let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
         let loaded = env::block_on(&env, request.read()).expect("the disk works");
         self.tenant.page_loaded(loaded);
+    }
+
+    /// Releases all that was given up.
+    pub(crate) fn reclaim(&mut self) {
+        loop {
+            match self.tenant.reclaim(16) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(Interrupt::Miss(page)) => {
+                    let request = self.tenant.page_to_reclaim(page).expect("the page is there");
+                    request.into_iter().for_each(|request| self.read(request));
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
     }
 
     /// Brings the transaction's branch up to date, if it has one.

@@ -186,7 +186,7 @@ fn run(seed: u64, isolation: Isolation, mut fixture: Fixture) {
         let choice = random.below(24);
         if choice >= 20 {
             // What is poured cannot be taken back to a savepoint.
-            if isolation == Isolation::ReadCommitted && session.savepoints.is_empty() {
+            if session.savepoints.is_empty() {
                 match fixture.tenant.begin_branch(&mut session.txn) {
                     Ok(()) => drop(fixture.tenant.pour(&mut session.txn, &mut fixture.log).unwrap()),
                     Err(Interrupt::Wait(wait)) => session.waiting = Some(wait),
@@ -198,7 +198,7 @@ fn run(seed: u64, isolation: Isolation, mut fixture: Fixture) {
                     Err(other) => panic!("{other:?}"),
                 }
             }
-            while fixture.tenant.reclaim(16).unwrap() {}
+            fixture.reclaim();
             continue;
         }
         if choice < 3 {
