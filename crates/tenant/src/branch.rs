@@ -77,6 +77,8 @@ pub(crate) struct Branch {
     changed: FxHashSet<TreeId>,
     /// By each of them the tree of the keys, where the transaction reads a snapshot ([`crate::poured`]).
     pub(crate) poured: FxHashMap<TreeId, TreeId>,
+    /// The tree of which the statement under way remembers what it has put, and that of the keys ([`crate::put_keys`]).
+    pub(crate) put: Option<(TreeId, TreeId)>,
     /// What the statement under way reads.
     statement: Option<Arc<Frozen>>,
     /// The statement reads the newest state for a moment.
@@ -206,6 +208,7 @@ impl Tenant {
             parts_len: 0,
             changed: FxHashSet::default(),
             poured: FxHashMap::default(),
+            put: None,
             statement: None,
             reads_newest: false,
             overtaken: FxHashSet::default(),
@@ -513,6 +516,7 @@ impl Tenant {
                 if txn.frozen.is_some() {
                     tenant.note_poured(tree, changes, &mut steps)?;
                 }
+                tenant.note_put(tree, changes, &mut steps)?;
             }
             Ok::<_, SqlError>(())
         })?;
@@ -583,7 +587,7 @@ impl Tenant {
     /// Puts the branch in the place of the live pages; the trees it changed.
     pub(crate) fn adopt_branch(&mut self, txn: &mut Txn) -> FxHashSet<TreeId> {
         let branch = self.put_in_place();
-        for keys in branch.poured.values() {
+        for keys in branch.poured.values().chain(branch.put.iter().map(|(_, keys)| keys)) {
             self.give_up_tree(*keys);
         }
         self.locks.release_many(txn.session);
@@ -650,6 +654,7 @@ impl Tenant {
             && let Some(branch) = &mut self.branch
         {
             branch.statement = None;
+            self.forget_put();
         }
     }
 

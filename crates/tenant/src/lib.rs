@@ -30,6 +30,7 @@ mod overlay;
 mod passing;
 mod pending;
 mod poured;
+mod put_keys;
 mod reads;
 mod record_buffer;
 mod redo_record;

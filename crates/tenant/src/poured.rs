@@ -114,13 +114,25 @@ impl Tenant {
         steps: &mut Steps<'_>,
     ) -> SqlResult<()> {
         let keys = self.tree_of_poured(tree);
-        let mut state = self.trees.get(keys);
+        self.note_keys(keys, changes.keys(), steps)
+    }
+
+    /// Puts keys into a tree that has nothing else. The branch is current.
+    ///
+    /// Errors: as [`Tenant::pour`].
+    pub(crate) fn note_keys<'k>(
+        &mut self,
+        tree: TreeId,
+        keys: impl Iterator<Item = &'k Key>,
+        steps: &mut Steps<'_>,
+    ) -> SqlResult<()> {
+        let mut state = self.trees.get(tree);
         let nothing = Change::Put(Box::default());
-        for key in changes.keys() {
+        for key in keys {
             self.apply_or_fail(&mut state, key, &nothing)?;
             steps.take();
         }
-        self.trees.set(keys, TreeState { dirty: true, ..state });
+        self.trees.set(tree, TreeState { dirty: true, ..state });
         Ok(())
     }
 

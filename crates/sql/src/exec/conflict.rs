@@ -1,6 +1,7 @@
 //! INSERT … ON CONFLICT.
 
 use base::{SqlError, SqlState};
+use tenant::catalog::Table;
 use tenant::locks::{RowLock, WaitPolicy};
 use tenant::{Inserted, RowLocked, Updated};
 use types::{Datum, Row};
@@ -51,7 +52,7 @@ impl Run<'_, '_> {
         sink: &mut dyn RowSink,
     ) -> Halt<()> {
         let table = &state.plan.table;
-        if state.met.contains(&key) || self.is_changed(table, &key) {
+        if state.met.contains(&key) || self.is_changed(table, &key) || self.was_put(table, &key)? {
             return Err(SqlError::new(
                 SqlState::CARDINALITY_VIOLATION,
                 "ON CONFLICT DO UPDATE command cannot affect row a second time",
@@ -67,8 +68,12 @@ impl Run<'_, '_> {
             if !matches!(locked, RowLocked::Locked) {
                 return Err(SqlError::internal("a conflicting row went away within a turn").into());
             }
-            match view.get(table, &key)? {
-                Some(existing) => existing.to_row()?,
+            // A slice may come to a row that others have made or changed since the statement began.
+            view.read_newest(self.limits.slice.is_some());
+            let existing = view.get(table, &key).map(|row| row.map(|row| row.to_row()));
+            view.read_newest(false);
+            match existing? {
+                Some(existing) => existing?,
                 None => return Err(SqlError::internal("a conflicting row cannot be read").into()),
             }
         };
@@ -95,5 +100,13 @@ impl Run<'_, '_> {
         self.is_first_change(table, &key)?;
         state.met.insert(key);
         self.inserted(state, &updated, cx, sink)
+    }
+
+    /// Whether a slice of the statement before this one has made or changed the row with this key.
+    fn was_put(&self, table: &Table, key: &Key) -> Halt<bool> {
+        match self.limits.slice {
+            Some(_) => Ok(self.view.borrow().has_put(table, key)?),
+            None => Ok(false),
+        }
     }
 }

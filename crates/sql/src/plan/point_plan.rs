@@ -476,13 +476,18 @@ impl PointPlan {
                         InsertSource::Values(_) | InsertSource::External { .. } => true,
                         InsertSource::Select { plan, .. } => plan.gives_rows_as_found(),
                     };
-                    let forgets = !matches!(insert.on_conflict, Some(ConflictAction::Update { .. }));
-                    reads && forgets && is_alone(&insert.table)
+                    let moves = match &insert.on_conflict {
+                        Some(ConflictAction::Update { assignments, .. }) => {
+                            may_move_references(&insert.table, assignments)
+                        }
+                        Some(ConflictAction::Nothing(_)) | None => false,
+                    };
+                    reads && !moves && is_alone(&insert.table)
                 }
                 PointStatement::Update(update) => {
                     is_found(&update.source, update.joined)
                         && is_alone(&update.table)
-                        && !update.may_move_references()
+                        && !may_move_references(&update.table, &update.assignments)
                 }
                 PointStatement::Delete(delete) => {
                     is_found(&delete.source, delete.joined) && is_alone(&delete.table)
@@ -492,6 +497,18 @@ impl PointPlan {
 }
 
 impl PointPlan {
+    /// The table of an INSERT that may come to a row which it has made or changed itself, and has to be told that it did.
+    pub(crate) fn table_met_again(&self) -> Option<&Arc<Table>> {
+        match &self.statement {
+            PointStatement::Insert(insert)
+                if matches!(insert.on_conflict, Some(ConflictAction::Update { .. })) =>
+            {
+                Some(&insert.table)
+            }
+            _ => None,
+        }
+    }
+
     /// See [`PointPlan::gives_slots`]. The scan fills what is shown anew for each row.
     pub(super) fn can_give_slots(&self) -> bool {
         let PointStatement::Select(select) = &self.statement else { return false };
@@ -510,14 +527,11 @@ impl PointPlan {
     }
 }
 
-impl UpdatePlan {
-    /// Whether it may give rows values that others reference: another row of the statement may take the place of one that is gone.
-    fn may_move_references(&self) -> bool {
-        let is_assigned = |column: usize| self.assignments.iter().any(|(assigned, _)| *assigned == column);
-        let unique = self.table.indexes.iter().filter(|index| index.unique);
-        !self.table.referenced_by.is_empty()
-            && unique.flat_map(|index| index.column_positions()).any(is_assigned)
-    }
+/// Whether assignments may give rows of a table values that others reference: another row of the statement may take the place of one that is gone.
+fn may_move_references(table: &Table, assignments: &[(usize, BoundExpr)]) -> bool {
+    let is_assigned = |column: usize| assignments.iter().any(|(assigned, _)| *assigned == column);
+    let unique = table.indexes.iter().filter(|index| index.unique);
+    !table.referenced_by.is_empty() && unique.flat_map(|index| index.column_positions()).any(is_assigned)
 }
 
 impl SelectPlan {

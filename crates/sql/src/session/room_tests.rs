@@ -415,3 +415,58 @@ fn long_changes_over_a_snapshot_run_in_slices_and_it_reads_what_they_did() {
     bench.run(&mut one, "ROLLBACK");
     assert_eq!(bench.run(&mut one, "SELECT sum(v) FROM t WHERE id > 5400").lines(), ["5"]);
 }
+
+#[test]
+fn long_upserts_run_in_slices_that_change_rows_as_they_are_by_then_and_each_once() {
+    let mut bench = Bench::new();
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(
+        &mut one,
+        "CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY, v int)",
+    );
+    bench.run(&mut one, "INSERT INTO t SELECT g, 0 FROM generate_series(1, 3000) g");
+    let upsert = "INSERT INTO t SELECT g, 1 FROM generate_series(1, 6000) g \
+                  ON CONFLICT (id) DO UPDATE SET v = t.v + excluded.v";
+    let mut turns = 0;
+    let answer = loop {
+        match bench.try_run(&mut one, upsert) {
+            Ok(answer) => break answer,
+            Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
+            Err(pause) => panic!("{pause:?}"),
+        }
+        if turns == 5 {
+            // Of what is made and changed beside it, it has come to nothing yet.
+            bench.run(&mut other, "UPDATE t SET v = 100 WHERE id = 2900; INSERT INTO t VALUES (5900, 100)");
+        }
+    };
+    assert_eq!(answer.tags, ["INSERT 0 6000"]);
+    assert!(turns > 20, "{turns} turns");
+    let some = "SELECT v FROM t WHERE id IN (1, 2900, 3001, 5900) ORDER BY id";
+    assert_eq!(bench.run(&mut one, some).lines(), ["1", "101", "1", "101"]);
+
+    // Rows that a slice before has changed, and has made.
+    for begin in ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"] {
+        for table in ["t", "u"] {
+            bench.run(&mut one, &format!("{begin}; SELECT v FROM t WHERE id = 1"));
+            let twice = format!(
+                "INSERT INTO {table} SELECT g % 5000, 1 FROM generate_series(1, 6000) g \
+                 ON CONFLICT (id) DO UPDATE SET v = 7"
+            );
+            let refused = loop {
+                match bench.try_run(&mut one, &twice) {
+                    Err(Pause::Error(error)) => break error,
+                    Err(Pause::Yield | Pause::Slice(_)) => {}
+                    outcome => panic!("{outcome:?}"),
+                }
+            };
+            assert_eq!(refused.state().to_string(), "21000", "{begin}: {table}");
+            bench.run(&mut one, "ROLLBACK");
+        }
+    }
+    assert_eq!(bench.run(&mut one, "SELECT count(*) FROM u").lines(), ["0"]);
+    // One that is left as it is may be come to again.
+    let left = "INSERT INTO t SELECT g % 5000, 1 FROM generate_series(1, 6000) g \
+                ON CONFLICT (id) DO UPDATE SET v = 7 WHERE t.v < 0";
+    assert_eq!(bench.run(&mut one, left).tags, ["INSERT 0 1"]);
+    assert_eq!(bench.run(&mut one, some).lines(), ["1", "101", "1", "101"]);
+}

@@ -120,6 +120,9 @@ impl Session {
                 return Err(Pause::Slice(self.pour(home)?));
             }
             home.tenant.begin_statement(&open.txn);
+            if let Some(table) = planned.bound.point().and_then(|plan| plan.table_met_again()) {
+                home.tenant.remember_put(&open.txn, table);
+            }
         }
         let slice = Slice::new(slicing.position.as_ref());
         let limits = ExecLimits { slice: Some(&slice), ..ExecLimits::default() };

@@ -484,3 +484,40 @@ fn what_was_locked_before_a_savepoint_stays_so_when_a_stronger_lock_is_given_bac
     fixture.tenant.abort(other);
     assert!(fixture.tenant.lock_records().is_empty());
 }
+
+#[test]
+fn what_a_statement_has_put_is_known_to_its_later_slices_and_no_longer() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 10);
+    let table = fixture.table(t);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    let known = |fixture: &mut Fixture, txn: &mut Txn| -> Vec<i32> {
+        let has_put = |view: &View<'_>, id: i32| view.has_put(&table, &primary_key(&table, &[int(id)]));
+        let ids = fixture.run(txn, |view| {
+            (0..12).map(|id| has_put(view, id).map(|put| (id, put))).collect::<Result<Vec<_>, _>>()
+        });
+        ids.unwrap().into_iter().filter_map(|(id, put)| put.then_some(id)).collect()
+    };
+    for id in [1, 5] {
+        fixture.tenant.begin_statement(&txn);
+        fixture.tenant.remember_put(&txn, &table);
+        let slice = |view: &mut View<'_>| {
+            update(view, t, &[int(id)], vec![int(id), int(1), text("a")])?;
+            view.insert(&table, &[int(id + 10), int(1), text("b")])?;
+            delete(view, t, &[int(id + 1)])
+        };
+        fixture.run(&mut txn, slice).unwrap();
+        assert_eq!(known(&mut fixture, &mut txn), Vec::<i32>::new(), "it is not poured yet");
+        fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+        assert_eq!(known(&mut fixture, &mut txn), if id == 1 { vec![1, 11] } else { vec![5] });
+        fixture.tenant.end_statement(&txn);
+        assert_eq!(known(&mut fixture, &mut txn), Vec::<i32>::new());
+    }
+    fixture.commit(txn).unwrap();
+    fixture.reclaim();
+    let report = fixture.tenant.check();
+    assert_eq!((report.defects, report.orphans), (Vec::new(), 0));
+    assert_eq!(fixture.rows(t).len(), 10);
+    assert_eq!(fixture.replayed().rows(t).len(), 10);
+}
