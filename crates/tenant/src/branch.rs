@@ -692,7 +692,9 @@ impl View<'_> {
     ) -> Step<bool> {
         let Some(row) = self.read(table.tree, key, State::Statement)? else { return Ok(false) };
         Ok(match index {
-            Some(index) => range.contains(&index_entry_of_bytes(table, index, &row, key)?.key),
+            Some(index) => {
+                index_entry_of_bytes(table, index, &row, key)?.is_some_and(|entry| range.contains(&entry.key))
+            }
             None => range.contains(key),
         })
     }

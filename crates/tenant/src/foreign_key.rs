@@ -471,10 +471,11 @@ impl View<'_> {
     }
 }
 
-/// The index of whose first columns the most are among these, in any order; and for each of those the position among them.
+/// The index of whose first columns the most are among these, in any order; and for each of those the position among them. It has all rows that have
+/// values in these columns.
 fn index_of<'t>(table: &'t Table, columns: &[usize]) -> Option<(&'t Index, Vec<usize>)> {
     let place = |column: usize| columns.iter().position(|own| *own == column);
-    let ways = table.indexes.iter().map(|index| {
+    let ways = table.indexes.iter().filter(|index| index.has_all_with_values_in(columns)).map(|index| {
         let order: Vec<usize> = index.column_positions().map_while(place).take(columns.len()).collect();
         (index, order)
     });

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base::{Oid, TreeId};
 use types::Row;
 
-use crate::catalog::{Index, IndexColumn, Table};
+use crate::catalog::{Index, IndexColumn, RowTest, Table};
 use crate::cursor::{Direction, Scan};
 use crate::ddl::Filling;
 use crate::interrupt::Step;
@@ -27,10 +27,16 @@ use crate::view::{Access, State, View};
 pub(crate) const TURN_STEPS: u32 = 256;
 
 /// What a statement does with all rows of a table.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Piece {
-    /// An index of these columns is filled.
-    Index { table: Oid, columns: Vec<IndexColumn>, unique: bool, nulls_not_distinct: bool },
+    /// An index of these columns is filled, with the rows of which `predicate` is true.
+    Index {
+        table: Oid,
+        columns: Vec<IndexColumn>,
+        unique: bool,
+        nulls_not_distinct: bool,
+        predicate: Option<Arc<RowTest>>,
+    },
     /// The table goes to a new tree, by this key.
     Cluster { table: Oid, key: Vec<usize> },
     /// Each row is looked at.
@@ -44,6 +50,7 @@ impl Piece {
             columns: index.columns.clone(),
             unique: index.unique,
             nulls_not_distinct: index.nulls_not_distinct,
+            predicate: index.predicate.clone(),
         }
     }
 }

@@ -200,11 +200,14 @@ impl Check<'_> {
         let (frozen, passage) = (self.frozen, self.passage);
         let state = frozen.trees.get(table.tree);
         let mut rows = 0;
+        let mut of_index = vec![0; table.secondary_indexes().count()];
         let whole = self.tree(table.tree, state.root, Some(state.entries), &mut |key, bytes| {
             rows += 1;
             check_row(table, key, bytes)?;
-            for index in table.secondary_indexes() {
+            for (index, counted) in table.secondary_indexes().zip(&mut of_index) {
                 let entry = index_entry_of_bytes(table, index, bytes, key).map_err(|e| e.to_string())?;
+                let Some(entry) = entry else { continue };
+                *counted += 1;
                 let pages = passage.pages(&frozen.pages);
                 let found = btree::get(&pages, frozen.trees.root(index.tree), &entry.key);
                 // A page of the index that cannot be read is told when its own tree is checked.
@@ -219,8 +222,8 @@ impl Check<'_> {
             Ok(())
         });
         self.report.rows += rows;
-        for index in table.secondary_indexes() {
-            // Every row has its entry, and entries of two rows differ; so an equal count leaves no entry without a row.
+        for (index, rows) in table.secondary_indexes().zip(of_index) {
+            // Every row that is to have one has its entry, and entries of two rows differ; so an equal count leaves no entry without a row.
             let state = frozen.trees.get(index.tree);
             let mut entries = 0;
             let index_whole = self.tree(index.tree, state.root, Some(state.entries), &mut |_, _| {
@@ -230,7 +233,8 @@ impl Check<'_> {
             self.report.index_entries += entries;
             if whole && index_whole && entries != rows {
                 let (name, table) = (&index.name, &table.name);
-                self.defect(format!("index {name} has {entries} entries, its table {table} {rows} rows"));
+                let of = if index.predicate.is_some() { " of its predicate" } else { "" };
+                self.defect(format!("index {name} has {entries} entries, its table {table} {rows} rows{of}"));
             }
         }
     }

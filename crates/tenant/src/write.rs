@@ -83,9 +83,12 @@ impl View<'_> {
                 key
             }
         };
-        let mut entries: SmallVec<[Entry; 4]> = SmallVec::new();
+        let mut entries: SmallVec<[Option<Entry>; 4]> = SmallVec::new();
         for index in table.secondary_indexes() {
-            let entry = index_entry(index, row, &key)?;
+            let Some(entry) = index_entry(index, row, &key)? else {
+                entries.push(None);
+                continue;
+            };
             if entry.exclusive {
                 if arbiter == Some(Arbiter::Any)
                     && let Some(owner) = self.owner_that_stays(table, index, &entry.key)?
@@ -96,12 +99,13 @@ impl View<'_> {
             } else {
                 self.touch(index.tree, &entry.key)?;
             }
-            entries.push(entry);
+            entries.push(Some(entry));
         }
         let mut bytes = Vec::with_capacity(128);
         encode_row(table, row, &mut bytes)?;
         self.txn.overlay.put(table.tree, Key::from_slice(&key), bytes.into_boxed_slice());
         for (index, entry) in table.secondary_indexes().zip(entries) {
+            let Some(entry) = entry else { continue };
             self.txn.overlay.put(index.tree, entry.key, Box::from(&entry.value[..]));
         }
         self.count_changes()?;
@@ -115,11 +119,10 @@ impl View<'_> {
         let Some(index) = table.secondary_indexes().find(|index| index.oid == arbiter) else {
             return Ok(None);
         };
-        // A key that ends with the row's own is nobody else's.
-        let entry = index_entry(index, row, &[])?;
-        if !entry.exclusive {
+        // A key that ends with the row's own is nobody else's, nor is one that the index does not have.
+        let Some(entry) = index_entry(index, row, &[])?.filter(|entry| entry.exclusive) else {
             return Ok(None);
-        }
+        };
         let owner = self.owner_that_stays(table, index, &entry.key)?;
         if owner.is_none() {
             self.lock_key(index.tree, &entry.key)?;
@@ -189,13 +192,14 @@ impl View<'_> {
         self.require_not_null(table, row)?;
         let new_key = table_key(table, row)?.unwrap_or_else(|| Key::from_slice(key));
         let moved = new_key[..] != *key;
-        let mut changes: SmallVec<[(usize, Entry, Entry); 4]> = SmallVec::new();
+        let mut changes: SmallVec<[(usize, Option<Entry>, Option<Entry>); 4]> = SmallVec::new();
         let mut key_changed = moved;
         for (i, index) in table.indexes.iter().enumerate().filter(|(_, index)| !table.is_primary(index)) {
             let before = index_entry_of_bytes(table, index, &old, key)?;
             let after = index_entry(index, row, &new_key)?;
             if before != after {
-                key_changed |= index.unique && before.key != after.key;
+                // Nothing references the keys of a partial index.
+                key_changed |= index.unique && index.predicate.is_none() && !is_same_key(&before, &after);
                 changes.push((i, before, after));
             }
         }
@@ -214,15 +218,20 @@ impl View<'_> {
         }
         for (i, before, after) in &changes {
             let index = &table.indexes[*i];
-            if before.exclusive && before.key != after.key {
-                self.lock_key(index.tree, &before.key)?;
+            let is_same_key = is_same_key(before, after);
+            if let Some(before) = before {
+                if before.exclusive && !is_same_key {
+                    self.lock_key(index.tree, &before.key)?;
+                }
+                // The commit takes the old entry out, and must not find then that its page cannot be read.
+                self.touch(index.tree, &before.key)?;
             }
-            // The commit takes the old entry out, and must not find then that its page cannot be read.
-            self.touch(index.tree, &before.key)?;
-            if after.exclusive && before.key != after.key {
-                self.take_key(table, index, &after.key, row)?;
-            } else {
-                self.touch(index.tree, &after.key)?;
+            if let Some(after) = after {
+                if after.exclusive && !is_same_key {
+                    self.take_key(table, index, &after.key, row)?;
+                } else {
+                    self.touch(index.tree, &after.key)?;
+                }
             }
         }
         let mut bytes = Vec::with_capacity(old_len + 16);
@@ -233,10 +242,13 @@ impl View<'_> {
         self.txn.overlay.put(table.tree, Key::from_slice(&new_key), bytes.into_boxed_slice());
         for (i, before, after) in changes {
             let tree = table.indexes[i].tree;
-            if before.key != after.key {
+            let is_same_key = is_same_key(&before, &after);
+            if let Some(before) = before.filter(|_| !is_same_key) {
                 self.txn.overlay.delete(tree, before.key);
             }
-            self.txn.overlay.put(tree, after.key, Box::from(&after.value[..]));
+            if let Some(after) = after {
+                self.txn.overlay.put(tree, after.key, Box::from(&after.value[..]));
+            }
         }
         self.count_changes()?;
         if !table.foreign_keys.is_empty() || !table.referenced_by.is_empty() {
@@ -288,7 +300,7 @@ impl View<'_> {
         let old = old.into_owned();
         self.lock_written(table, key, RowLock::Key)?;
         for index in table.secondary_indexes() {
-            let entry = index_entry_of_bytes(table, index, &old, key)?;
+            let Some(entry) = index_entry_of_bytes(table, index, &old, key)? else { continue };
             if entry.exclusive {
                 self.lock_key(index.tree, &entry.key)?;
             }
@@ -325,6 +337,11 @@ impl View<'_> {
         self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::Key), WaitPolicy::Wait)?;
         Ok(())
     }
+}
+
+/// Whether a row had an entry in an index and has one, under one key.
+fn is_same_key(before: &Option<Entry>, after: &Option<Entry>) -> bool {
+    matches!((before, after), (Some(before), Some(after)) if before.key == after.key)
 }
 
 impl Interrupt {

@@ -261,13 +261,15 @@ choices!(Identity { Always = 1, ByDefault = 2 });
 choices!(ReferentialAction { NoAction = 1, Restrict = 2, Cascade = 3, SetNull = 4, SetDefault = 5 });
 choices!(MatchType { Simple = 1, Full = 2 });
 choices!(GrantableKind { Table = 1, Sequence = 2, Schema = 3 });
+choices!(Comparison { Equal = 1, NotEqual = 2, Less = 3, LessOrEqual = 4, Greater = 5, GreaterOrEqual = 6 });
+choices!(Blanks { Count = 1, Ignored = 2 });
 
 fields!(Schema { oid, name, owner, acl });
 fields!(AclItem { grantee, grantor, privileges, grant_options });
 fields!(Column { name, ty, typmod, not_null, default, identity, sequence, dropped, missing });
 fields!(IndexConstraint { oid, primary });
 fields!(IndexColumn { column, descending, nulls_first });
-fields!(Index { oid, name, columns, unique, nulls_not_distinct, constraint, tree });
+fields!(Index { oid, name, columns, unique, nulls_not_distinct, constraint, tree } derived { predicate: None });
 fields!(CheckConstraint { oid, name, expression, columns } derived { validated: true });
 fields!(ForeignKey {
     oid,
@@ -283,7 +285,7 @@ fields!(ForeignKey {
 fields!(ReferencedBy { table, constraint });
 fields!(Table {
     oid, schema, name, owner, columns, tree, primary_key, indexes, checks, foreign_keys, referenced_by, acl
-} derived { layout: RowLayout::default() } later { encode_traits, decode_traits });
+} derived { layout: RowLayout::default() } later { encode_traits_and_predicates, decode_traits_and_predicates });
 fields!(ViewColumn { name, ty, typmod });
 fields!(Dependency { object, column });
 fields!(ViewDefinition { oid, schema, name, owner, sql, columns, depends_on, search_path, acl });
@@ -321,8 +323,9 @@ const DEFERRABLE: u8 = 1;
 const INITIALLY_DEFERRED: u8 = 2;
 const NOT_VALID: u8 = 4;
 
-/// The last field of a table, absent where it would be empty: its constraints with such traits, by their oids.
-fn encode_traits(table: &Table, out: &mut Vec<u8>) {
+/// The last fields of a table, each absent where it and what is behind it would be empty: its constraints with such traits, and the predicates of its
+/// partial indexes, both by their oids.
+fn encode_traits_and_predicates(table: &Table, out: &mut Vec<u8>) {
     let not_valid = |validated: bool| if validated { 0 } else { NOT_VALID };
     let keys = table.foreign_keys.iter().map(|key| {
         let deferral = match key.deferral {
@@ -334,15 +337,42 @@ fn encode_traits(table: &Table, out: &mut Vec<u8>) {
     });
     let checks = table.checks.iter().map(|check| (check.oid, not_valid(check.validated)));
     let traits: Vec<(Oid, u8)> = keys.chain(checks).filter(|(_, bits)| *bits != 0).collect();
-    if !traits.is_empty() {
+    let predicates: Vec<(Oid, &Arc<RowTest>)> =
+        table.indexes.iter().filter_map(|index| Some((index.oid, index.predicate.as_ref()?))).collect();
+    if !traits.is_empty() || !predicates.is_empty() {
         traits.encode(out);
+    }
+    if !predicates.is_empty() {
+        predicates.len().encode(out);
+    }
+    for (oid, predicate) in predicates {
+        oid.encode(out);
+        predicate.encode(out);
     }
 }
 
-fn decode_traits(mut table: Table, input: &mut &[u8]) -> Result<Table, Malformed> {
-    if input.is_empty() {
-        return Ok(table);
+fn decode_traits_and_predicates(mut table: Table, input: &mut &[u8]) -> Result<Table, Malformed> {
+    if !input.is_empty() {
+        decode_traits(&mut table, input)?;
     }
+    if !input.is_empty() {
+        decode_predicates(&mut table, input)?;
+    }
+    Ok(table)
+}
+
+fn decode_predicates(table: &mut Table, input: &mut &[u8]) -> Result<(), Malformed> {
+    for (oid, predicate) in Vec::<(Oid, RowTest)>::decode(input)? {
+        let mut is_whole = true;
+        predicate.for_each_column(&mut |column| is_whole &= column < table.columns.len());
+        let index = table.indexes.iter_mut().find(|index| index.oid == oid);
+        let index = index.filter(|_| is_whole).ok_or(Malformed("predicate of what is not there"))?;
+        index.predicate = Some(Arc::new(predicate));
+    }
+    Ok(())
+}
+
+fn decode_traits(table: &mut Table, input: &mut &[u8]) -> Result<(), Malformed> {
     for (oid, bits) in Vec::<(Oid, u8)>::decode(input)? {
         let deferral = match bits & !NOT_VALID {
             0 => Deferral::NotDeferrable,
@@ -359,5 +389,5 @@ fn decode_traits(mut table: Table, input: &mut &[u8]) -> Result<Table, Malformed
             return Err(Malformed("traits of a constraint that is not there"));
         }
     }
-    Ok(table)
+    Ok(())
 }

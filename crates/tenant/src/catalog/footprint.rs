@@ -73,7 +73,8 @@ impl Table {
     fn parts_len(&self) -> usize {
         let missing = self.columns.iter().filter_map(|column| column.missing.as_deref());
         let keys = self.foreign_keys.iter();
-        let indexes = self.indexes.iter().map(|index| PLACE_LEN + len_of(&index.columns));
+        let predicate = |index: &Index| index.predicate.as_ref().map_or(0, |predicate| predicate.memory());
+        let indexes = self.indexes.iter().map(|index| PLACE_LEN + len_of(&index.columns) + predicate(index));
         size_of::<Table>()
             + len_of(&self.columns)
             + missing.map(value_len).sum::<usize>()

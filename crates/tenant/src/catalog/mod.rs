@@ -13,6 +13,7 @@ mod objects;
 mod privileges;
 mod records;
 mod role;
+mod row_test;
 mod statistics;
 mod table;
 
@@ -32,6 +33,7 @@ pub use objects::{Dependency, EnumLabel, EnumType, Schema, Sequence, ViewColumn,
 pub use privileges::{Acl, AclItem, PUBLIC, Privileges};
 pub(crate) use records::{RecordChange, RecordKey, RecordKind, decode_record, encode_record};
 pub use role::{Membership, Role, RoleAttributes, check_role_name};
+pub use row_test::{Blanks, Comparison, ROW_TEST_DEPTH_MAX, RowTest};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use table::{
     CheckConstraint, Column, Deferral, ForeignKey, Identity, Index, IndexColumn, IndexConstraint, MatchType,

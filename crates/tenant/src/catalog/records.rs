@@ -342,6 +342,35 @@ mod tests {
     }
 
     #[test]
+    fn predicates_stand_behind_the_traits_of_a_table_that_has_partial_indexes() {
+        let mut table = Table::new(Oid(16384), PUBLIC_SCHEMA, "t", OWNER_ROLE, base::TreeId(7));
+        table.columns.push(Column::new("a", types::PgType::Bool, types::TypeMod::NONE));
+        let index = |oid: u32, predicate: Option<RowTest>| Index {
+            oid: Oid(oid),
+            name: "i".into(),
+            columns: vec![IndexColumn::ascending(0)],
+            unique: false,
+            nulls_not_distinct: false,
+            constraint: None,
+            tree: base::TreeId(oid),
+            predicate: predicate.map(Arc::new),
+        };
+        table.indexes.push(index(16385, None));
+        // As tables were written before there were any: nothing follows.
+        let without = encode_record(&table);
+        assert_eq!(decode_record::<Table>(&without).unwrap().indexes, table.indexes);
+        table.indexes.push(index(16386, None));
+        let two = encode_record(&table).len();
+        table.indexes[1].predicate = Some(Arc::new(RowTest::IsNull { column: 0, negated: false }));
+        let with = encode_record(&table);
+        assert_eq!(with.len() - two, 4 + (4 + 4 + 6), "no traits, and an oid and a condition");
+        assert_eq!(decode_record::<Table>(&with).unwrap().indexes, table.indexes);
+        // Of a column that is not there.
+        table.indexes[1].predicate = Some(Arc::new(RowTest::True(1)));
+        assert!(decode_record::<Table>(&encode_record(&table)).is_err());
+    }
+
+    #[test]
     fn a_newer_record_is_refused() {
         let mut value = encode_record(&Box::<str>::from("x"));
         assert_eq!(decode_record::<Box<str>>(&value).as_deref(), Ok("x"));

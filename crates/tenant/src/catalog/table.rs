@@ -1,11 +1,13 @@
 //! Tables: columns, indexes and constraints. A table's record holds all of them, so one catalog record changes when a
 //! table does. `referenced_by` repeats the foreign keys of other tables; whoever changes one side changes both.
 
+use std::sync::Arc;
+
 use base::{Oid, TreeId};
 use compact_str::CompactString;
 use types::{Datum, PgType, TypeMod};
 
-use super::Acl;
+use super::{Acl, RowTest};
 use crate::row::RowLayout;
 
 /// A table of a tenant. Shared as `Arc<Table>` and never changed in place: DDL replaces it.
@@ -70,6 +72,8 @@ pub struct Index {
     pub constraint: Option<IndexConstraint>,
     /// The tree of the entries; for the primary key the table's own tree.
     pub tree: TreeId,
+    /// Of a partial index: the rows of which this is true have an entry, and no others. A constraint's has none.
+    pub predicate: Option<Arc<RowTest>>,
 }
 
 /// A primary key or unique constraint; it has the name of its index.
@@ -267,5 +271,20 @@ impl Index {
     /// Positions of the key columns in the table.
     pub fn column_positions(&self) -> impl Iterator<Item = usize> + '_ {
         self.columns.iter().map(|c| c.column)
+    }
+
+    /// Whether its entries depend on the values of this column.
+    pub fn uses(&self, column: usize) -> bool {
+        self.column_positions().any(|own| own == column)
+            || self.predicate.as_ref().is_some_and(|predicate| predicate.names(column))
+    }
+
+    /// Whether every row has an entry that has values in all of these columns.
+    pub fn has_all_with_values_in(&self, columns: &[usize]) -> bool {
+        let says_no_more = |test: &RowTest| match test {
+            RowTest::IsNull { column, negated: true } => columns.contains(column),
+            _ => false,
+        };
+        self.predicate.as_ref().is_none_or(|predicate| predicate.conjuncts().iter().all(says_no_more))
     }
 }

@@ -32,7 +32,7 @@ impl Ddl<'_> {
         let build = |tree| Build::Index { table: table.oid, index: index.oid, tree };
         let outcome = self.fill(build, Piece::index(table.oid, index), table, |_, row| {
             let entry = index_entry_of_bytes(table, index, row.bytes(), row.key())?;
-            Ok((entry.key, entry.value.to_vec()))
+            Ok(entry.map(|entry| (entry.key, entry.value.to_vec())))
         });
         outcome.map_err(|failure| match failure {
             Failure::Step(interrupt) => interrupt,
@@ -62,7 +62,7 @@ impl Ddl<'_> {
         let key = table.primary_index().map(|index| index.column_positions().collect()).unwrap_or_default();
         let piece = Piece::Cluster { table: table.oid, key };
         let outcome = self.fill(build, piece, old, |count, row| {
-            Ok((clustered_key(table, row.bytes(), count)?, row.bytes().to_vec()))
+            Ok(Some((clustered_key(table, row.bytes(), count)?, row.bytes().to_vec())))
         });
         outcome.map_err(|failure| match failure {
             Failure::Step(interrupt) => interrupt,
@@ -73,14 +73,14 @@ impl Ddl<'_> {
         })
     }
 
-    /// Scans `source` and puts what `entry` makes of each row, and of its number from 1, into a tree. Without rows the tree is
+    /// Scans `source` and puts what `entry` makes of each row, and of its number from 1, into a tree. Without entries the tree is
     /// like any new one: nothing was built that a replay would have to build again.
     fn fill(
         &mut self,
         build: impl FnOnce(TreeId) -> Build,
         piece: Piece,
         source: &Arc<Table>,
-        entry: impl FnMut(u64, &RowRef<'_>) -> Step<(Key, Vec<u8>)>,
+        entry: impl FnMut(u64, &RowRef<'_>) -> Step<Option<(Key, Vec<u8>)>>,
     ) -> Result<TreeId, Failure> {
         let view = &mut self.view;
         let tree = match view.resume(&piece) {
@@ -135,7 +135,7 @@ impl Filler {
         &mut self,
         view: &mut View<'_>,
         source: &Arc<Table>,
-        mut entry: impl FnMut(u64, &RowRef<'_>) -> Step<(Key, Vec<u8>)>,
+        mut entry: impl FnMut(u64, &RowRef<'_>) -> Step<Option<(Key, Vec<u8>)>>,
     ) -> Result<(), Failure> {
         let mut left = if view.takes_turns() { TURN_STEPS } else { u32::MAX };
         let range = KeyRange::behind(self.after.as_ref());
@@ -157,8 +157,9 @@ impl Filler {
                 self.filling.end();
                 continue;
             };
-            let (key, value) = entry(self.rows + 1, &row)?;
-            self.filling.add(key, value)?;
+            if let Some((key, value)) = entry(self.rows + 1, &row)? {
+                self.filling.add(key, value)?;
+            }
             self.after = Some(Key::from_slice(row.key()));
             self.rows += 1;
         }
@@ -279,18 +280,20 @@ impl Tenant {
             let bytes = row.into_bytes();
             count += 1;
             gathered += bytes.len();
-            let (entry, value) = match build {
+            let entry = match build {
                 Build::Index { index, .. } => {
                     let index = table.index(*index).ok_or(BuildFailed::Rows)?;
-                    let entry = index_entry_of_bytes(&table, index, &bytes, &key)?;
-                    (entry.key, entry.value.to_vec())
+                    let entry = index_entry_of_bytes(table, index, &bytes, &key)?;
+                    entry.map(|entry| (entry.key, entry.value.to_vec()))
                 }
-                Build::Cluster { .. } => match clustered_key(&table, &bytes, count) {
-                    Ok(clustered) => (clustered, bytes),
+                Build::Cluster { .. } => match clustered_key(table, &bytes, count) {
+                    Ok(clustered) => Some((clustered, bytes)),
                     Err(_) => return Err(BuildFailed::Rows),
                 },
             };
-            filling.add(entry, value).map_err(|_| BuildFailed::Rows)?;
+            if let Some((entry, value)) = entry {
+                filling.add(entry, value).map_err(|_| BuildFailed::Rows)?;
+            }
             if filling.is_full() {
                 self.settle_filling(&mut filling).await?;
             } else if count % u64::from(TURN_STEPS) == 0 || gathered >= TURN_BYTES {

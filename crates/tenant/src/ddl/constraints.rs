@@ -92,6 +92,7 @@ impl Ddl<'_> {
             nulls_not_distinct: false,
             constraint: Some(IndexConstraint { oid: constraint, primary: true }),
             tree: table.tree,
+            predicate: None,
         });
         self.recluster(&old, table)?;
         Ok(oid)
@@ -170,7 +171,7 @@ impl Ddl<'_> {
             unique: true,
             nulls_not_distinct: new.nulls_not_distinct,
         };
-        self.add_index(table, index, Some(constraint))
+        self.add_index(table, index, Some(constraint), None)
     }
 
     /// Adds a CHECK whose condition the caller finds true for all rows, unless it is not `validated` yet. `columns` are those it names.
@@ -490,6 +491,7 @@ fn match_columns(
     }
     let same = |index: &&Index| {
         index.unique
+            && index.predicate.is_none()
             && index.columns.len() == wanted.len()
             && index.column_positions().all(|column| wanted.contains(&column))
             && wanted.iter().all(|wanted| index.column_positions().any(|column| column == *wanted))

@@ -8,7 +8,7 @@ use types::PgType;
 
 use super::drop::still_needed;
 use super::{Behavior, Ddl, Dropped, MadeUpName};
-use crate::catalog::{Index, IndexColumn, IndexConstraint, Relation};
+use crate::catalog::{Index, IndexColumn, IndexConstraint, Relation, RowTest};
 use crate::interrupt::Step;
 use crate::locks::{TableLock, WaitPolicy};
 
@@ -45,8 +45,18 @@ impl Ddl<'_> {
     /// Errors: 42P07 where the name is taken, 23505 where rows are not unique, 54011 for too many columns, 42704 and 0A000 for
     /// columns of types that it cannot have.
     pub fn create_index(&mut self, table: Oid, new: NewIndex) -> Step<Oid> {
+        self.create_partial_index(table, new, None)
+    }
+
+    /// As [`Ddl::create_index`], of the rows alone of which `predicate` is true, if there is one.
+    pub fn create_partial_index(
+        &mut self,
+        table: Oid,
+        new: NewIndex,
+        predicate: Option<RowTest>,
+    ) -> Step<Oid> {
         self.view.lock_table(table, TableLock::Share, WaitPolicy::Wait)?;
-        self.add_index(table, new, None)
+        self.add_index(table, new, None, predicate.map(Arc::new))
     }
 
     pub(super) fn add_index(
@@ -54,7 +64,9 @@ impl Ddl<'_> {
         oid: Oid,
         new: NewIndex,
         constraint: Option<IndexConstraint>,
+        predicate: Option<Arc<RowTest>>,
     ) -> Step<Oid> {
+        assert!(constraint.is_none() || predicate.is_none(), "a constraint is of all rows");
         let mut table = (*self.view.table(oid)?).clone();
         if new.columns.len() > INDEX_COLUMNS_MAX {
             return Err(SqlError::new(
@@ -88,6 +100,7 @@ impl Ddl<'_> {
             constraint,
             // Which one, its build says.
             tree: TreeId(0),
+            predicate,
         };
         table.indexes.push(index.clone());
         table.refresh_layout();

@@ -7,6 +7,8 @@
 //! | unique index, no column NULL | index columns | 1, table key |
 //! | other index entries | index columns, table key | 0, where the table key starts (2 bytes) |
 //!
+//! A partial index has entries of the rows alone of which its predicate is true.
+//!
 //! Every column's key ends itself, so all keys that begin with the same column values stand between that prefix and its
 //! successor.
 
@@ -191,11 +193,16 @@ pub(crate) struct Entry {
 const SUFFIX: u8 = 0;
 const BESIDE: u8 = 1;
 
-/// The entry of a row in a secondary index. Errors: 54000 where its key is too long.
-pub(crate) fn index_entry(index: &Index, row: &[Datum], table_key: &[u8]) -> SqlResult<Entry> {
+/// The entry of a row in a secondary index; `None` where a partial one has none of it. Errors: 54000 where its key is too long.
+pub(crate) fn index_entry(index: &Index, row: &[Datum], table_key: &[u8]) -> SqlResult<Option<Entry>> {
+    if let Some(predicate) = &index.predicate
+        && predicate.holds(&mut |column| Ok(row[column].clone()))? != Some(true)
+    {
+        return Ok(None);
+    }
     let mut key = Key::new();
     encode_columns(&index.columns, index.column_positions().map(|c| &row[c]), &mut key);
-    finish_entry(index, key, index.column_positions().any(|c| row[c].is_null()), table_key)
+    finish_entry(index, key, index.column_positions().any(|c| row[c].is_null()), table_key).map(Some)
 }
 
 /// As [`index_entry`] for an encoded row.
@@ -204,14 +211,19 @@ pub(crate) fn index_entry_of_bytes(
     index: &Index,
     row: &[u8],
     table_key: &[u8],
-) -> SqlResult<Entry> {
+) -> SqlResult<Option<Entry>> {
+    if let Some(predicate) = &index.predicate
+        && predicate.holds(&mut |column| read_column(table, row, column))? != Some(true)
+    {
+        return Ok(None);
+    }
     let mut values: SmallVec<[Datum; 4]> = SmallVec::new();
     for column in index.column_positions() {
         values.push(read_column(table, row, column)?);
     }
     let mut key = Key::new();
     encode_columns(&index.columns, values.iter(), &mut key);
-    finish_entry(index, key, values.iter().any(Datum::is_null), table_key)
+    finish_entry(index, key, values.iter().any(Datum::is_null), table_key).map(Some)
 }
 
 fn finish_entry(index: &Index, mut key: Key, has_null: bool, table_key: &[u8]) -> SqlResult<Entry> {

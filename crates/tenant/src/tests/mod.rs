@@ -16,6 +16,7 @@ mod long_rows;
 mod misses;
 mod model;
 mod model_ddl;
+mod partial;
 mod passing;
 mod planted;
 mod recovery;

@@ -62,7 +62,8 @@ impl Indexed {
     fn entry(&self, index: Oid, id: i32) -> Entry {
         let table = self.fixture.table(self.t);
         let index = table.index(index).expect("made with the table");
-        index_entry(index, &row_of(id), &primary_key(&table, &[int(id)])).expect("a short key")
+        let entry = index_entry(index, &row_of(id), &primary_key(&table, &[int(id)]));
+        entry.expect("a short key").expect("an entry for each row")
     }
 
     fn defects(&mut self) -> Vec<String> {

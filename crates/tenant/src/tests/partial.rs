@@ -1,0 +1,242 @@
+//! Partial indexes: entries of the rows alone of which a predicate is true, whoever writes them.
+
+use super::*;
+use crate::catalog::{Blanks, Comparison, Deferral, IndexColumn, MatchType, ReferentialAction, RowTest};
+use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
+use crate::row::keys::index_entry;
+use crate::{Arbiter, Inserted};
+
+const COLUMNS: &[(&str, PgType)] =
+    &[("id", PgType::Int4), ("v", PgType::Int4), ("live", PgType::Bool), ("of", PgType::Int4)];
+
+fn index_of(column: usize, unique: bool) -> NewIndex {
+    let columns = vec![IndexColumn::ascending(column)];
+    NewIndex { name: None, columns, unique, nulls_not_distinct: false }
+}
+
+/// A table with an index of `v` where `live`.
+fn partly_indexed(unique: bool) -> (Fixture, Oid, Oid) {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", COLUMNS, 1);
+    let predicate = Some(RowTest::True(2));
+    let index = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(1, unique), predicate)).unwrap();
+    (fixture, t, index)
+}
+
+fn row(id: i32, v: i32, live: Option<bool>) -> Row {
+    vec![int(id), int(v), live.map_or(Datum::Null, Datum::Bool), Datum::Null]
+}
+
+fn put(fixture: &mut Fixture, t: Oid, row: Row) -> Result<(), String> {
+    let written = fixture.auto(|view| {
+        if !update(view, t, &row[..1], row.clone())? {
+            let table = view.table(t)?;
+            view.insert(&table, &row)?;
+        }
+        Ok(())
+    });
+    written.map_err(|error| error.state().as_str().to_owned())
+}
+
+fn by_index(fixture: &mut Fixture, t: Oid, index: Oid) -> Vec<i32> {
+    let mut txn = fixture.begin(78, Isolation::ReadCommitted);
+    let scan = |view: &mut View<'_>| scan_rows(view, t, Some(index), KeyRange::all(), Direction::Forward);
+    let rows = fixture.run_reading(&mut txn, scan).unwrap();
+    fixture.commit(txn).unwrap();
+    rows.iter().map(|row| if let Datum::Int4(n) = row[0] { n } else { panic!("an integer") }).collect()
+}
+
+/// The tenant, and one that has replayed its log, are sound and find these rows by the index.
+fn check(fixture: &mut Fixture, t: Oid, index: Oid, wanted: &[i32]) {
+    while fixture.tenant.reclaim(64).unwrap() {}
+    let mut copy = fixture.replayed();
+    for fixture in [&mut copy, fixture] {
+        assert_eq!(by_index(fixture, t, index), wanted);
+        assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_row_has_an_entry_while_the_predicate_is_true_of_it() {
+    let (mut fixture, t, index) = partly_indexed(false);
+    for (id, live) in [(1, Some(true)), (2, Some(false)), (3, None), (4, Some(true))] {
+        put(&mut fixture, t, row(id, 10 - id, live)).unwrap();
+    }
+    check(&mut fixture, t, index, &[4, 1]);
+    // It comes in, goes out, moves within, and stays without.
+    for (id, v, live) in [(2, 0, Some(true)), (4, 6, None), (1, 20, Some(true)), (3, 3, Some(false))] {
+        put(&mut fixture, t, row(id, v, live)).unwrap();
+    }
+    check(&mut fixture, t, index, &[2, 1]);
+    for id in [1, 3] {
+        fixture.auto(|view| delete(view, t, &[int(id)])).unwrap();
+    }
+    check(&mut fixture, t, index, &[2]);
+}
+
+#[test]
+fn values_are_unique_among_the_rows_of_the_predicate_alone() {
+    let (mut fixture, t, index) = partly_indexed(true);
+    assert_eq!(put(&mut fixture, t, row(1, 7, Some(true))), Ok(()));
+    assert_eq!(put(&mut fixture, t, row(2, 7, Some(false))), Ok(()));
+    assert_eq!(put(&mut fixture, t, row(3, 7, None)), Ok(()));
+    assert_eq!(put(&mut fixture, t, row(4, 7, Some(true))), Err("23505".to_owned()));
+    assert_eq!(put(&mut fixture, t, row(2, 7, Some(true))), Err("23505".to_owned()));
+    // The place is free once the first is out.
+    assert_eq!(put(&mut fixture, t, row(1, 7, Some(false))), Ok(()));
+    assert_eq!(put(&mut fixture, t, row(2, 7, Some(true))), Ok(()));
+    check(&mut fixture, t, index, &[2]);
+
+    let mut offered = |row: Row| {
+        let offer = |view: &mut View<'_>| {
+            let table = view.table(t)?;
+            view.insert_or_conflict(&table, &row, Arbiter::Index(index))
+        };
+        matches!(fixture.auto(offer).unwrap(), Inserted::Row(_))
+    };
+    assert!(!offered(row(5, 7, Some(true))));
+    assert!(offered(row(6, 7, Some(false))), "it conflicts with nothing");
+    assert!(offered(row(7, 8, Some(true))));
+    check(&mut fixture, t, index, &[2, 7]);
+}
+
+#[test]
+fn who_takes_a_row_out_of_a_unique_index_is_waited_for_by_who_wants_its_place() {
+    let (mut fixture, t, _) = partly_indexed(true);
+    put(&mut fixture, t, row(1, 7, Some(true))).unwrap();
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.run(&mut first, |view| update(view, t, &[int(1)], row(1, 7, Some(false)))).unwrap();
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    let insert = |view: &mut View<'_>| {
+        let table = view.table(t)?;
+        view.insert(&table, &row(2, 7, Some(true))).map(drop)
+    };
+    let wait = wait_of(fixture.run(&mut second, insert));
+    fixture.commit(first).unwrap();
+    assert!(wait.is_over());
+    fixture.run(&mut second, insert).unwrap();
+    fixture.commit(second).unwrap();
+}
+
+#[test]
+fn it_is_built_of_the_rows_of_its_predicate_and_by_a_replay_again() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", COLUMNS, 1);
+    for id in 0..500 {
+        put(&mut fixture, t, row(id, id % 50, Some(id >= 450))).unwrap();
+    }
+    let live = Some(RowTest::True(2));
+    let index = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(1, true), live)).unwrap();
+    check(&mut fixture, t, index, &(450..500).collect::<Vec<_>>());
+    let few = RowTest::Compare {
+        column: 0,
+        comparison: Comparison::Less,
+        blanks: Blanks::Count,
+        constant: Datum::Int8(100),
+    };
+    let twice = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(1, true), Some(few))).unwrap_err();
+    assert_eq!(twice.state().as_str(), "23505");
+    // Of none of the rows there are.
+    let none = Some(RowTest::IsNull { column: 3, negated: true });
+    let empty = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(1, false), none)).unwrap();
+    check(&mut fixture, t, empty, &[]);
+    let mut filled = row(7, 7, None);
+    filled[3] = int(1);
+    put(&mut fixture, t, filled).unwrap();
+    check(&mut fixture, t, empty, &[7]);
+}
+
+#[test]
+fn a_long_load_fills_it_too() {
+    let (mut fixture, t, index) = partly_indexed(true);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    for part in (0..2000).collect::<Vec<i32>>().chunks(200) {
+        let insert = |view: &mut View<'_>| {
+            let table = view.table(t)?;
+            part.iter()
+                .try_for_each(|id| view.insert(&table, &row(*id, id % 1000, Some(*id < 1000))).map(drop))
+        };
+        fixture.run_reading(&mut txn, insert).unwrap();
+        fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+    }
+    fixture.commit(txn).unwrap();
+    check(&mut fixture, t, index, &(0..1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_foreign_key_that_sets_null_takes_its_rows_out_and_looks_by_no_index_that_lacks_some() {
+    let mut fixture = Fixture::new();
+    let parent = fixture.create("parent", &[("id", PgType::Int4)], 1);
+    let t = fixture.create("t", COLUMNS, 1);
+    let key = NewForeignKey {
+        name: None,
+        columns: vec![3],
+        referenced_table: parent,
+        referenced_columns: None,
+        on_delete: ReferentialAction::SetNull,
+        on_update: ReferentialAction::Cascade,
+        match_type: MatchType::Simple,
+        deferral: Deferral::NotDeferrable,
+        rows: RowsNow::Checked,
+    };
+    fixture.ddl(|ddl| ddl.add_foreign_key(t, key)).unwrap();
+    // The first has none of the rows that are not live.
+    let live = Some(RowTest::True(2));
+    fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(3, false), live)).unwrap();
+    let child = |id: i32| vec![int(id), int(id), Datum::Bool(id == 1), int(9)];
+    fixture.insert(parent, vec![int(9)]).unwrap();
+    (1..4).for_each(|id| fixture.insert(t, child(id)).unwrap());
+    let of_some = Some(RowTest::IsNull { column: 3, negated: true });
+    let referencing = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(3, false), of_some)).unwrap();
+    check(&mut fixture, t, referencing, &[1, 2, 3]);
+    fixture.auto(|view| delete(view, parent, &[int(9)])).unwrap();
+    assert!(fixture.rows(t).iter().all(|row| row[3].is_null()), "each of them was found");
+    check(&mut fixture, t, referencing, &[]);
+}
+
+#[test]
+fn no_foreign_key_references_it() {
+    let (mut fixture, t, _) = partly_indexed(true);
+    let child = fixture.create("child", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let key = NewForeignKey {
+        name: None,
+        columns: vec![1],
+        referenced_table: t,
+        referenced_columns: Some(vec![1]),
+        on_delete: ReferentialAction::NoAction,
+        on_update: ReferentialAction::NoAction,
+        match_type: MatchType::Simple,
+        deferral: Deferral::NotDeferrable,
+        rows: RowsNow::Checked,
+    };
+    let refused = fixture.ddl(|ddl| ddl.add_foreign_key(child, key)).unwrap_err();
+    assert_eq!(refused.state().as_str(), "42830");
+}
+
+#[test]
+fn it_goes_with_a_column_of_its_predicate() {
+    let (mut fixture, t, index) = partly_indexed(false);
+    put(&mut fixture, t, row(1, 1, Some(true))).unwrap();
+    fixture.ddl(|ddl| ddl.drop_column(t, "of", Behavior::Restrict)).unwrap();
+    assert!(fixture.table(t).index(index).is_some());
+    fixture.ddl(|ddl| ddl.drop_column(t, "live", Behavior::Restrict)).unwrap();
+    assert!(fixture.table(t).index(index).is_none());
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+}
+
+#[test]
+fn an_entry_of_a_row_that_is_to_have_none_is_found() {
+    let (mut fixture, t, index) = partly_indexed(false);
+    put(&mut fixture, t, row(1, 1, Some(true))).unwrap();
+    put(&mut fixture, t, row(2, 2, Some(false))).unwrap();
+    let table = fixture.table(t);
+    let mut whole = table.index(index).expect("just made").clone();
+    let tree = whole.tree;
+    whole.predicate = None;
+    let entry = index_entry(&whole, &row(2, 2, Some(false)), &primary_key(&table, &[int(2)]));
+    let entry = entry.unwrap().expect("an entry of every row");
+    fixture.tenant.put_now(tree, &entry.key, &entry.value);
+    let defects = fixture.tenant.check().defects;
+    assert_eq!(defects, ["index t_v_idx has 2 entries, its table t 1 rows of its predicate"]);
+}
