@@ -97,7 +97,9 @@ fn key_value(table: &Table, shared: &Shared, position: usize, literal: &ScalarVa
 /// The index whose columns are bound best, and the range of its keys that this leaves.
 fn access(table: &Table, bounds: &[ColumnBound]) -> Option<(Index, KeyRange)> {
     let mut best: Option<(usize, Index, KeyRange)> = None;
-    for index in &table.indexes {
+    // Each has a value in all rows that are looked for.
+    let bounded: Vec<usize> = bounds.iter().map(|(position, ..)| *position).collect();
+    for index in table.indexes.iter().filter(|index| index.has_all_with_values_in(&bounded)) {
         let mut equal = Vec::new();
         for position in index.column_positions() {
             match bounds.iter().find(|b| b.0 == position && b.1 == Operator::Eq) {
@@ -343,7 +345,9 @@ pub(crate) fn seeking(
     let position = *scan.positions.get(scan.schema().index_of(column).ok()?)?;
     // The blanks of a `char(n)` are as many as its own type says.
     let is_found = scan.table.columns[position].ty != PgType::Bpchar
-        && scan.table.indexes.iter().any(|index| index.column_positions().next() == Some(position));
+        && scan.table.indexes.iter().any(|index| {
+            index.column_positions().next() == Some(position) && index.has_all_with_values_in(&[position])
+        });
     let is_narrow = scan.index.is_some() || scan.limit.is_some() || !scan.outer.is_empty();
     if !is_found || is_narrow {
         return None;

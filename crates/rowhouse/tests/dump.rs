@@ -55,6 +55,10 @@ const LATE: &str = "CREATE TABLE late (id int PRIMARY KEY, next int CONSTRAINT n
      COMMENT ON CONSTRAINT n_of_late ON late IS 'not checked yet';
      COMMENT ON TYPE stock.unit IS 'what is counted'";
 
+/// Indexes of some rows.
+const PARTIAL: &str = "CREATE UNIQUE INDEX paid_once ON orders (customer_id) WHERE state = 'paid';
+     CREATE INDEX named ON customer (email) WHERE email IS NOT NULL AND name IN ('Ada', 'Bob')";
+
 /// An extension, and defaults that call its functions.
 const IDENTIFIERS: &str = "CREATE EXTENSION \"uuid-ossp\"; CREATE EXTENSION pgcrypto SCHEMA stock;
      CREATE TABLE identifier (a uuid DEFAULT uuid_generate_v4() PRIMARY KEY, b uuid DEFAULT public.uuid_nil(), c bytea DEFAULT gen_random_bytes(4));
@@ -65,6 +69,7 @@ fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
     let server = with_shop_and_twin();
     check_output(psql(&server, "acme").args(["-c", LATE]));
     check_output(psql(&server, "acme").args(["-c", IDENTIFIERS]));
+    check_output(psql(&server, "acme").args(["-c", PARTIAL]));
     let first = dump(&server, "acme", &[]);
     for said in [
         "CREATE TYPE public.order_state AS ENUM",
@@ -77,6 +82,8 @@ fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
         "SELECT pg_catalog.setval('public.ticket', 95, true);",
         "FOREIGN KEY (code, size) REFERENCES stock.item(code, size) MATCH FULL ON UPDATE CASCADE ON DELETE SET NULL",
         "USING btree (placed DESC NULLS LAST, customer_id)",
+        "CREATE UNIQUE INDEX paid_once ON public.orders USING btree (customer_id) WHERE (state = 'paid'::public.order_state);",
+        "WHERE ((email IS NOT NULL) AND ((name)::text = ANY ((ARRAY['Ada'::character varying, 'Bob'::character varying])::text[])));",
         "COMMENT ON COLUMN public.customer.name IS 'it''s a name';",
         "ADD CONSTRAINT next FOREIGN KEY (next) REFERENCES public.late(id) DEFERRABLE INITIALLY DEFERRED;",
         "ADD CONSTRAINT other FOREIGN KEY (other) REFERENCES public.late(id) DEFERRABLE;",

@@ -71,6 +71,22 @@ fn every_describe_command_runs() {
 }
 
 #[test]
+fn a_partial_index_is_described_with_its_condition() {
+    let server = with_schema();
+    shows(
+        &server,
+        "CREATE UNIQUE INDEX one_open ON orders (customer_id) WHERE state = 'open' AND placed IS NULL",
+    );
+    let described = shows(&server, r"\d orders");
+    let expected =
+        "\"one_open\" UNIQUE, btree (customer_id) WHERE state = 'open'::order_state AND placed IS NULL";
+    assert!(described.contains(expected), "{described}");
+    let listed = shows(&server, "SELECT indexdef FROM pg_indexes WHERE indexname = 'one_open'");
+    let expected = "USING btree (customer_id) WHERE ((state = 'open'::order_state) AND (placed IS NULL))";
+    assert!(listed.contains(expected), "{listed}");
+}
+
+#[test]
 fn lists_of_databases_roles_and_functions() {
     let server = with_schema();
     let databases = shows(&server, r"\l");

@@ -17,6 +17,7 @@ mod memory_bound;
 mod normal_text;
 pub mod parse;
 pub mod plan;
+pub mod predicate_text;
 pub mod session;
 pub mod system;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::Oid;
-use sql::kept_text;
 use sql::session::{PathNames, qualified_name, relation_name};
+use sql::{kept_text, predicate_text};
 use tenant::catalog::{Catalog, Column, Deferral, Index, MatchType, ReferentialAction, Relation, Table};
 use types::{PgType, TypeMod, quote_ident};
 
@@ -102,8 +102,15 @@ fn key_column(table: &Table, index: &Index, at: usize) -> String {
     out
 }
 
-/// `CREATE UNIQUE INDEX i ON public.t USING btree (a, b DESC)`; with `column` (from 1) only that column's definition.
-pub(crate) fn index(catalog: &Catalog, oid: Oid, column: i32) -> Option<String> {
+/// `CREATE UNIQUE INDEX i ON public.t USING btree (a, b DESC) WHERE (c > 0)`; with `column` (from 1) only that column's definition. `pretty` leaves
+/// out brackets that the predicate does not need.
+pub(crate) fn index(
+    catalog: &Arc<Catalog>,
+    path: &[Oid],
+    oid: Oid,
+    column: i32,
+    pretty: bool,
+) -> Option<String> {
     let Some(Relation::Index(table, at)) = catalog.relation(oid) else { return None };
     let index = &table.indexes[*at];
     if column > 0 {
@@ -113,8 +120,14 @@ pub(crate) fn index(catalog: &Catalog, oid: Oid, column: i32) -> Option<String> 
     let unique = if index.unique { "UNIQUE " } else { "" };
     let keys: Vec<String> = (0..index.columns.len()).map(|i| key_column(table, index, i)).collect();
     let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
+    let predicate = match &index.predicate {
+        Some(predicate) => {
+            format!(" WHERE {}", predicate_text::shown(catalog, path, table, predicate, pretty))
+        }
+        None => String::new(),
+    };
     Some(format!(
-        "CREATE {unique}INDEX {} ON {} USING btree ({}){nulls}",
+        "CREATE {unique}INDEX {} ON {} USING btree ({}){nulls}{predicate}",
         quote_ident(&index.name),
         qualified_name(catalog, table.schema, &table.name),
         keys.join(", ")

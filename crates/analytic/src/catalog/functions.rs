@@ -92,7 +92,8 @@ static FUNCTIONS: &[Definition] = &[
     }),
     function("pg_get_indexdef", 1, &[OID, INT4, BOOL], TEXT, |a, s| {
         let column = a.get(1).and_then(Datum::as_i64).unwrap_or(0) as i32;
-        Ok(optional(definitions::index(&s.catalog, oid(a), column)))
+        let pretty = a.get(2).and_then(Datum::as_bool).unwrap_or(false);
+        Ok(optional(definitions::index(&s.catalog, &s.search_path, oid(a), column, pretty)))
     }),
     function("pg_index_column_has_property", 3, &[ANY, INT4, TEXT], BOOL, index_properties::of_column),
     function("pg_index_has_property", 2, &[ANY, TEXT], BOOL, index_properties::of_index),

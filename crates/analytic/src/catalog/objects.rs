@@ -2,8 +2,8 @@
 
 use base::Oid;
 use rustc_hash::FxHashMap;
-use sql::kept_text;
 use sql::system::{extension_named, system_tables};
+use sql::{kept_text, predicate_text};
 use tenant::catalog::{Catalog, Identity, Privileges, Relation, Table};
 use types::{Datum, PgType, TypeMod};
 
@@ -264,15 +264,20 @@ fn defaults(out: &mut Rows<'_>) {
 }
 
 fn indexes(out: &mut Rows<'_>) {
-    let catalog = &*out.shared.catalog.clone();
+    let catalog = &out.shared.catalog.clone();
+    let path = out.shared.search_path.clone();
     for table in sorted_tables(catalog) {
         for index in &table.indexes {
             let columns = || index.columns.iter().map(|c| &table.columns[c.column]);
             let option =
                 |c: &tenant::catalog::IndexColumn| i16::from(c.descending) | (i16::from(c.nulls_first) << 1);
+            let predicate = index.predicate.as_ref().map_or(Datum::Null, |predicate| {
+                text(predicate_text::shown(catalog, &path, table, predicate, false))
+            });
             out.add(vec![
                 ("indexrelid", oid(index.oid)),
                 ("indrelid", oid(table.oid)),
+                ("indpred", predicate),
                 ("indnatts", Datum::Int2(index.columns.len() as i16)),
                 ("indnkeyatts", Datum::Int2(index.columns.len() as i16)),
                 ("indisunique", Datum::Bool(index.unique)),
@@ -435,14 +440,18 @@ fn views(out: &mut Rows<'_>) {
 }
 
 fn index_definitions(out: &mut Rows<'_>) {
-    let catalog = &*out.shared.catalog.clone();
+    let catalog = &out.shared.catalog.clone();
+    let path = out.shared.search_path.clone();
     for table in sorted_tables(catalog) {
         for index in &table.indexes {
             out.add(vec![
                 ("schemaname", text(catalog.schema_name(table.schema))),
                 ("tablename", text(&table.name)),
                 ("indexname", text(&index.name)),
-                ("indexdef", definitions::index(catalog, index.oid, 0).map_or(Datum::Null, text)),
+                (
+                    "indexdef",
+                    definitions::index(catalog, &path, index.oid, 0, false).map_or(Datum::Null, text),
+                ),
             ]);
         }
     }

@@ -1,16 +1,17 @@
 //! `ALTER COLUMN … TYPE`: a type that stores all the values alike, as a longer `varchar`, only changes the definition; any other rewrites the table.
 //! All columns of a statement get their types in one go, so that each new value is made of the row as it was. What that does to foreign keys is
-//! checked behind it.
+//! checked behind it. Predicates of indexes are read anew from their texts, as PostgreSQL does.
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{Column, Sequence, Table};
+use tenant::catalog::{Column, RowTest, Sequence, Table};
 use types::{CastContext, Datum, ElementType, PgType, TypeMod, quote_ident};
 
 use super::column;
 use super::constraint::{bind_check, scope_of, violated};
+use super::index;
 use super::names::Names;
 use crate::MemoryBound;
 use crate::expr::{
@@ -18,6 +19,7 @@ use crate::expr::{
 };
 use crate::memory_bound::value_memory;
 use crate::parse::parse_expression;
+use crate::predicate_text;
 use crate::session::{Home, Pause, Session};
 
 /// A column's new type as written.
@@ -79,6 +81,7 @@ pub(super) fn run(
             conversion.checks.push((check.name.to_string(), bound));
         }
     }
+    let predicates = new_predicates(names, table, &altered, &conversion)?;
     session.ddl(home, |ddl| {
         conversion.columns.iter().try_for_each(|(position, _)| ddl.lock_for_new_values(oid, *position))
     })?;
@@ -91,6 +94,11 @@ pub(super) fn run(
             |table| {
                 for TypeChange { position, .. } in changes {
                     table.columns[*position] = altered.columns[*position].clone();
+                }
+                for index in &mut table.indexes {
+                    if let Some((_, predicate)) = predicates.iter().find(|(oid, _)| *oid == index.oid) {
+                        index.predicate = Some(Arc::clone(predicate));
+                    }
                 }
                 Ok(())
             },
@@ -137,6 +145,28 @@ impl Conversion {
         })?;
         Ok(values)
     }
+}
+
+/// The predicates of indexes that name converted columns, over the row as it will be: each by its index.
+///
+/// # Errors
+/// Those of [`index::predicate`].
+fn new_predicates(
+    names: &Names,
+    table: &Table,
+    altered: &Table,
+    conversion: &Conversion,
+) -> SqlResult<Vec<(Oid, Arc<RowTest>)>> {
+    let mut predicates = Vec::new();
+    for index in &table.indexes {
+        let Some(predicate) = &index.predicate else { continue };
+        if conversion.columns.iter().any(|(position, _)| predicate.names(*position)) {
+            let text = predicate_text::shown(&names.catalog, &names.path, table, predicate, false);
+            let anew = index::predicate(names, altered, &parse_expression(&text)?)?;
+            predicates.push((index.oid, Arc::new(anew)));
+        }
+    }
+    Ok(predicates)
 }
 
 /// The sequence of an identity column, which counts in its column's type.

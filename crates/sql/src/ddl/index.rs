@@ -2,14 +2,15 @@
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{IndexColumn, Relation, Table};
+use tenant::catalog::{IndexColumn, Relation, RowTest, Table};
 use tenant::ddl::NewIndex;
 use types::PgType;
 
 use super::column::require_collation;
-use super::names::{notice, split};
+use super::constraint::scope_of;
+use super::names::{Names, notice, split};
 use super::storage_parameters;
-use crate::expr::fold_ident;
+use crate::expr::{BindContext, ParamTypes, Volatility, bind_condition, fold_ident, row_test};
 use crate::session::{Home, Pause, Reply, Session};
 
 pub(super) fn create(
@@ -40,9 +41,6 @@ pub(super) fn create(
     }
     if !include.is_empty() {
         return Err(SqlError::unsupported("INCLUDE in an index").into());
-    }
-    if predicate.is_some() {
-        return Err(SqlError::unsupported("a partial index").into());
     }
     if !index_options.is_empty() || !alter_options.is_empty() {
         return Err(SqlError::unsupported("this index option").into());
@@ -84,8 +82,28 @@ pub(super) fn create(
         unique: *unique,
         nulls_not_distinct: *nulls_distinct == Some(false),
     };
-    session.ddl(home, |ddl| ddl.create_index(table.oid, new))?;
+    let predicate =
+        predicate.as_ref().map(|predicate| self::predicate(&names, &table, predicate)).transpose()?;
+    session.ddl(home, |ddl| ddl.create_partial_index(table.oid, new, predicate))?;
     Ok(())
+}
+
+/// The predicate of a partial index of `table`.
+///
+/// # Errors
+/// Those of binding; 42804 unless it is boolean; 42P17 where it is not of the row alone; 0A000 for what the tenant does not evaluate.
+pub(super) fn predicate(names: &Names, table: &Table, predicate: &ast::Expr) -> SqlResult<RowTest> {
+    let params = ParamTypes::none();
+    let context = BindContext::simple(&params, &names.format, "index predicates");
+    let bound = bind_condition(predicate, &scope_of(table), &context, "WHERE")?;
+    if bound.volatility() != Volatility::Immutable {
+        let message = "functions in index predicate must be marked IMMUTABLE";
+        return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
+    }
+    row_test(&bound, &Some).ok_or_else(|| {
+        SqlError::unsupported("a partial index on this condition")
+            .with_hint("Comparisons of columns with constants, IN lists of these and IS NULL are taken, and AND, OR and NOT of such.")
+    })
 }
 
 fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn> {

@@ -412,6 +412,7 @@ fn bind_conflict(
             let matching = (0..table.indexes.len()).find(|i| {
                 let index = &table.indexes[*i];
                 index.unique
+                    && index.predicate.is_none()
                     && positions.iter().all(|p| index.column_positions().any(|c| c == *p))
                     && index.column_positions().all(|c| positions.contains(&c))
             });

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use tenant::catalog::{Index, IndexColumn, Table};
+use tenant::catalog::{Index, IndexColumn, RowTest, Table};
 use types::{PgType, TypeMod};
 
 use super::binder::Binder;
 use super::cost::{ARRAY_ITEMS, selectivity};
 use super::join_order::OrderWish;
 use super::point_plan::{AccessPath, Alternative, KeyPart, ProbeFit, RangeBound};
-use crate::expr::{BoundExpr, CompareOp, ExprKind, SubqueryColumn, SubqueryId, SubqueryTest, Volatility};
+use crate::expr::{
+    BoundExpr, CompareOp, ExprKind, SubqueryColumn, SubqueryId, SubqueryTest, Volatility, bare_column,
+    follows, is_plain_text, row_test,
+};
 
 /// A path for one table.
 pub(super) struct Choice {
@@ -54,6 +57,53 @@ impl ProbeKind<'_> {
     }
 }
 
+/// What conditions say of each row by itself, as far as partial indexes have to know it: nothing where a table has none.
+#[derive(Default)]
+struct Told {
+    /// Each by its condition's number.
+    tests: Vec<(usize, RowTest)>,
+    /// Columns that have values in all rows that are looked for.
+    with_values: Vec<usize>,
+}
+
+impl Told {
+    /// By the conditions of which `counts` is true.
+    fn by(
+        table: &Table,
+        first: usize,
+        conjuncts: &[&BoundExpr],
+        probes: &[Probe<'_>],
+        counts: impl Fn(usize) -> bool,
+    ) -> Told {
+        if table.indexes.iter().all(|index| index.predicate.is_none()) {
+            return Told::default();
+        }
+        let columns = first..first + table.columns.len();
+        let column = |slot: usize| columns.contains(&slot).then(|| slot - first);
+        let numbered = conjuncts.iter().enumerate().filter(|(at, _)| counts(*at));
+        let tests = numbered.filter_map(|(at, condition)| Some((at, row_test(condition, &column)?)));
+        let has_value = |probe: &&Probe<'_>| counts(probe.conjunct) && !matches!(probe.kind, ProbeKind::Null);
+        let not_null = table.columns.iter().enumerate().filter(|(_, column)| column.not_null);
+        let with_values = probes.iter().filter(has_value).map(|probe| probe.column);
+        Told {
+            tests: tests.collect(),
+            with_values: with_values.chain(not_null.map(|(position, _)| position)).collect(),
+        }
+    }
+
+    /// The conditions that are true of each row of an index, by their numbers; `None` where it may lack rows that are looked for.
+    fn by_index(&self, index: &Index) -> Option<Vec<usize>> {
+        let Some(predicate) = &index.predicate else { return Some(Vec::new()) };
+        let known: Vec<&RowTest> = self.tests.iter().map(|(_, test)| test).collect();
+        if !follows(predicate, &known, &|column| self.with_values.contains(&column)) {
+            return None;
+        }
+        let own: Vec<&RowTest> = predicate.conjuncts().iter().collect();
+        let of_all = self.tests.iter().filter(|(_, test)| follows(test, &own, &|_| false));
+        Some(of_all.map(|(at, _)| *at).collect())
+    }
+}
+
 impl Binder<'_> {
     /// The cheapest path to the rows of `table`, whose column 0 is slot `first`. `bound` says which slots are filled when
     /// it runs.
@@ -66,6 +116,7 @@ impl Binder<'_> {
         wish: Option<&OrderWish>,
     ) -> Choice {
         let probes = self.probes(table, first, conjuncts, bound);
+        let said = Told::by(table, first, conjuncts, &probes, |_| true);
         let mut best = self.full_scan(table, conjuncts);
         if wish.is_some() {
             best.cost += best.rows * SORT_COST;
@@ -73,7 +124,7 @@ impl Binder<'_> {
         let known: Vec<&Probe<'_>> = probes.iter().collect();
         let ways = |wish: Option<&OrderWish>, rows_max: f64| -> Vec<Choice> {
             let way = |(position, index)| {
-                self.index_path(table, first, position, index, conjuncts, &known, (wish, rows_max))
+                self.index_path(table, first, position, index, conjuncts, &known, &said, (wish, rows_max))
             };
             table.indexes.iter().enumerate().filter_map(way).collect()
         };
@@ -185,8 +236,10 @@ impl Binder<'_> {
         // A long list is not written down for each part.
         let of_others = probes.iter().filter(|probe| !matches!(probe.kind, ProbeKind::OneOf(_)));
         let both: Vec<&Probe<'_>> = of_part.iter().chain(of_others).collect();
+        // Whether another part has found a row is told by its conditions alone: so its index has to have all rows of these.
+        let said = Told::by(table, first, conjuncts, probes, |other| other != at);
         let ways = table.indexes.iter().enumerate().filter_map(|(position, index)| {
-            self.index_path(table, first, position, index, &all, &both, (None, f64::INFINITY))
+            self.index_path(table, first, position, index, &all, &both, &said, (None, f64::INFINITY))
         });
         let best = ways.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
         let is_own = |place: &&usize| **place == at || **place >= conjuncts.len();
@@ -209,7 +262,7 @@ impl Binder<'_> {
         }
     }
 
-    /// `rows_max`: how many rows there are at most, as far as other indexes tell.
+    /// `rows_max`: how many rows there are at most, as far as other indexes tell. `None` for a partial index that may lack rows that are looked for.
     #[expect(clippy::too_many_arguments, reason = "one candidate of a choice")]
     fn index_path(
         &self,
@@ -219,8 +272,10 @@ impl Binder<'_> {
         index: &Index,
         conjuncts: &[&BoundExpr],
         probes: &[&Probe<'_>],
+        said: &Told,
         (wish, rows_max): (Option<&OrderWish>, f64),
     ) -> Option<Choice> {
+        let of_index = said.by_index(index)?;
         let mut parts = Vec::new();
         let mut consumed = Vec::new();
         let mut times = 1.0;
@@ -284,12 +339,14 @@ impl Binder<'_> {
         if parts.is_empty() && ends == 0 && order.is_none() {
             return None;
         }
+        let share: f64 = of_index.iter().map(|at| share_of(conjuncts[*at])).product();
         let examined = if parts.is_empty() && ends == 0 {
-            self.table_rows(table)
+            self.table_rows(table) * share
         } else {
-            self.index_rows(table, index, &parts, ends) * times
+            (self.index_rows(table, index, &parts, ends) * times * share).max(1.0)
         };
-        let rest = conjuncts.iter().enumerate().filter(|(i, _)| !consumed.contains(i)).map(|(_, c)| *c);
+        let is_told = |i: &usize| consumed.contains(i) || of_index.contains(i);
+        let rest = conjuncts.iter().enumerate().filter(|(i, _)| !is_told(i)).map(|(_, c)| *c);
         let rows = thinned(examined, rest);
         // An index entry leads to its row by one more descent.
         let each = if table.is_primary(index) { 1.0 } else { 2.0 };
@@ -446,6 +503,11 @@ pub(super) const LOOKED_FOR_MAX: usize = 4096;
 /// Cost of sorting one row, in rows read.
 const SORT_COST: f64 = 0.3;
 
+/// The share of a table's rows that a partial index has by a condition. Most rows may be those without a value: what is marked as deleted is a few.
+fn share_of(condition: &BoundExpr) -> f64 {
+    if matches!(condition.kind, ExprKind::IsNull { .. }) { 1.0 } else { selectivity(condition) }
+}
+
 fn thinned<'e>(rows: f64, rest: impl Iterator<Item = &'e BoundExpr>) -> f64 {
     rest.fold(rows, |rows, condition| rows * selectivity(condition)).max(rows.min(1.0))
 }
@@ -493,29 +555,8 @@ fn boolean_asked(condition: &BoundExpr) -> Option<(&BoundExpr, bool)> {
 
 /// The table's column that `expr` is, seen through conversions that keep order and equality.
 fn indexable_column(expr: &BoundExpr, first: usize, columns: usize) -> Option<usize> {
-    let inner = match &expr.kind {
-        // What has a modifier is cut to it.
-        ExprKind::Cast { expr: inner, .. } if expr.typmod.is_none() && keeps_keys(inner.ty, expr.ty) => inner,
-        _ => expr,
-    };
-    let slot = inner.as_column()?;
+    let slot = bare_column(expr)?;
     (first..first + columns).contains(&slot).then(|| slot - first)
-}
-
-fn keeps_keys(from: PgType, to: PgType) -> bool {
-    let width = |ty| match ty {
-        PgType::Int2 => 2,
-        PgType::Int4 => 4,
-        PgType::Int8 => 8,
-        _ => 0,
-    };
-    // A name is cut off at its length.
-    let is_whole = to != PgType::Name || from == PgType::Name;
-    (width(from) > 0 && width(to) >= width(from)) || (plain_text(from) && plain_text(to) && is_whole)
-}
-
-fn plain_text(ty: PgType) -> bool {
-    matches!(ty, PgType::Text | PgType::Varchar | PgType::Name)
 }
 
 /// Whether keys of an index stand in the order of the values, and are equal for equal ones. Those of json are its text.
@@ -531,7 +572,7 @@ fn fit(column: PgType, typmod: TypeMod, value: PgType) -> Option<ProbeFit> {
     if !in_key_order(column) {
         return None;
     }
-    if column == value || (plain_text(column) && plain_text(value)) {
+    if column == value || (is_plain_text(column) && is_plain_text(value)) {
         return Some(ProbeFit::Same);
     }
     let integer = |ty| matches!(ty, PgType::Int2 | PgType::Int4 | PgType::Int8);

@@ -75,12 +75,11 @@ fn change(binder: &Binder<'_>, parts: &External<'_>, assignments: &[ast::Assignm
 
 /// Whether new values in these columns are nothing to any index or foreign key.
 fn concerns_its_row_alone(table: &Table, set: &[(usize, BoundExpr)]) -> bool {
-    let is_set = |column: usize| set.iter().any(|(assigned, _)| *assigned == column);
     table.foreign_keys.is_empty()
         && table.referenced_by.is_empty()
         // What dropped columns had is to go when their rows change.
         && !table.columns.iter().any(|column| column.dropped)
-        && !table.indexes.iter().flat_map(|index| index.column_positions()).any(is_set)
+        && !table.indexes.iter().any(|index| set.iter().any(|(assigned, _)| index.uses(*assigned)))
 }
 
 fn clauses(update: &ast::Update) -> SqlResult<External<'_>> {

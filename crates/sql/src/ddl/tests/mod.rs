@@ -7,6 +7,7 @@ mod dependents;
 mod errors;
 mod frameworks;
 mod objects;
+mod partial;
 mod renames;
 mod scripts;
 mod turns;
