@@ -1,5 +1,7 @@
 //! Clauses that `sqlparser` does not know, spelled as others that PostgreSQL has not and that have a place in its tree.
 //!
+//! * `ON CONFLICT (a) WHERE b DO UPDATE SET` becomes `ON CONFLICT (a) DO UPDATE SET "…" = (b),`, and `DO NOTHING` behind such a WHERE
+//!   `DO UPDATE SET "…" = (b)`: [`target_condition`] reads it back.
 //! * `OVERRIDING SYSTEM VALUE` becomes `PARTITION ("…")`: [`overriding`] reads it back.
 //! * `FOR NO KEY UPDATE`, `FOR KEY SHARE` and locks `OF` several tables become `FOR UPDATE OF "…".table.table`:
 //!   [`lock_targets`] reads it back.
@@ -70,6 +72,12 @@ const DISTINCT: &str = "\u{1}distinct";
 const NOT_DISTINCT: &str = "\u{1}not distinct";
 
 const CONCURRENTLY: &str = "\u{1}concurrently";
+const TARGET: &str = "\u{1}target";
+const TARGET_OF_NOTHING: &str = "\u{1}target of nothing";
+
+/// How far a target of ON CONFLICT looks back for its beginning, and its WHERE for its DO, so that a row of them takes no time.
+const TARGET_TOKENS_MAX: usize = 500;
+
 const VARIADIC: &str = "\u{1}variadic";
 const NO_TYPE: &str = "\u{1}no type";
 
@@ -209,6 +217,27 @@ pub fn overriding(insert: &ast::Insert) -> SqlResult<Option<Overriding>> {
     }
 }
 
+/// The condition of a target of ON CONFLICT with what is done: assignments, or nothing.
+pub struct TargetCondition<'a> {
+    pub condition: &'a ast::Expr,
+    /// `None` for DO NOTHING.
+    pub assignments: Option<&'a [ast::Assignment]>,
+}
+
+/// The WHERE of a target of ON CONFLICT, if it has one.
+pub fn target_condition(action: &ast::OnConflictAction) -> Option<TargetCondition<'_>> {
+    let ast::OnConflictAction::DoUpdate(update) = action else { return None };
+    let (ast::Assignment { target, value }, rest) = update.assignments.split_first()?;
+    let ast::AssignmentTarget::ColumnName(name) = target else { return None };
+    let [ast::ObjectNamePart::Identifier(mark)] = name.0.as_slice() else { return None };
+    let assignments = match mark.value.as_str() {
+        TARGET => Some(rest),
+        TARGET_OF_NOTHING => None,
+        _ => return None,
+    };
+    Some(TargetCondition { condition: value, assignments })
+}
+
 /// How strongly a clause locks, and which relations; none named: all.
 ///
 /// # Errors
@@ -302,6 +331,8 @@ pub(super) fn respelled<'p>(part: &'p [TokenWithSpan], pace: &Pace) -> Cow<'p, [
     let mut out: Option<Vec<TokenWithSpan>> = None;
     let mut copied = 0;
     let mut at = 0;
+    // Where the DO stands behind the WHERE of a target of ON CONFLICT.
+    let mut target_end = None;
     while at < solid.places.len() {
         pace.step();
         let replaced = if at == 1 && solid.words(0, &["EXPLAIN"]) && opens_query(&solid, at) {
@@ -346,6 +377,21 @@ pub(super) fn respelled<'p>(part: &'p [TokenWithSpan], pace: &Pace) -> Cow<'p, [
             Some((vec![Token::CustomBinaryOperator(DISTINCT.to_owned())], at + 3))
         } else if solid.words(at, &["IS", "NOT", "DISTINCT", "FROM"]) {
             Some((vec![Token::CustomBinaryOperator(NOT_DISTINCT.to_owned())], at + 4))
+        } else if solid.words(at, &["WHERE"])
+            && target_end.is_none()
+            && let Some(end) = end_of_target(&solid, at)
+        {
+            target_end = Some(end);
+            let mark = if solid.words(end, &["DO", "NOTHING"]) { TARGET_OF_NOTHING } else { TARGET };
+            let mut tokens = ["DO", "UPDATE", "SET"].map(Token::make_keyword).to_vec();
+            tokens.extend([Token::make_word(mark, Some('"')), Token::Eq, Token::LParen]);
+            Some((tokens, at + 1))
+        } else if target_end == Some(at) {
+            target_end = None;
+            match solid.words(at, &["DO", "NOTHING"]) {
+                true => Some((vec![Token::RParen], at + 2)),
+                false => Some((vec![Token::RParen, Token::Comma], at + 3)),
+            }
         } else if solid.words(at, &["OVERRIDING"]) {
             overriding_tokens(&solid, at)
         } else if solid.words(at, &["FOR"]) {
@@ -490,6 +536,35 @@ fn trim_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
     }
     let name = Token::make_word(end.map_or("btrim", |(_, name)| name), None);
     Some((vec![name, Token::LParen], next))
+}
+
+/// Where DO stands behind a WHERE of a target of ON CONFLICT; `None` where it is another WHERE.
+fn end_of_target(solid: &Solid<'_>, at: usize) -> Option<usize> {
+    let mut depth = 0;
+    let opens = |place: &usize| {
+        match solid.token(*place) {
+            Some(Token::RParen) => depth += 1,
+            Some(Token::LParen) => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    };
+    let opening = (at.saturating_sub(TARGET_TOKENS_MAX)..at).rev().find(opens)?;
+    if opening + 1 >= at || !solid.words(opening.checked_sub(2)?, &["ON", "CONFLICT"]) {
+        return None;
+    }
+    let mut depth = 0;
+    let ends = |place: &usize| {
+        match solid.token(*place) {
+            Some(Token::LParen) => depth += 1,
+            Some(Token::RParen) => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+            && (solid.words(*place, &["DO", "NOTHING"]) || solid.words(*place, &["DO", "UPDATE", "SET"]))
+    };
+    let end = (at + 1..at + 1 + TARGET_TOKENS_MAX).find(ends)?;
+    (end > at + 1).then_some(end)
 }
 
 /// `PARTITION ("…")` for `OVERRIDING … VALUE`, and where the statement goes on. Where neither an alias nor columns stand before

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{Column, Privileges, Table};
+use tenant::catalog::{Column, Index, Privileges, RowTest, Table};
 use types::{PgType, TypeMod};
 
 use super::IdentityValues;
@@ -21,8 +21,10 @@ use super::refuse::refuse;
 use super::target::{given, is_untyped, refuse_identity};
 use super::update::{finish, finish_external};
 use super::{BoundPlan, Command, PlanContext, PlanKind};
-use crate::expr::{Aggregates, BoundExpr, EmptyScope, bind_condition, coerce_assignment, fold_ident};
-use crate::parse::{Overriding, overriding};
+use crate::expr::{
+    Aggregates, BoundExpr, EmptyScope, bind_condition, coerce_assignment, fold_ident, follows, row_test,
+};
+use crate::parse::{Overriding, TargetCondition, overriding, target_condition};
 
 pub(super) fn bind_insert(insert: &ast::Insert, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     let binder = Binder::new(*ctx);
@@ -394,6 +396,7 @@ fn bind_conflict(
     conflict: &ast::OnConflict,
 ) -> SqlResult<ConflictAction> {
     let ast::OnConflict { conflict_target, action } = conflict;
+    let target = target_condition(action);
     if conflict_target.is_some() {
         // The columns that arbitrate are read.
         binder.note_access(table.oid, Privileges::SELECT);
@@ -409,14 +412,28 @@ fn bind_conflict(
                 })?;
                 positions.push(position);
             }
-            let matching = (0..table.indexes.len()).find(|i| {
-                let index = &table.indexes[*i];
+            let condition = target.as_ref().map(|target| {
+                let (level, namespace) = target_level(table, shown, &[]);
+                let scope = LevelScope { level: &level, namespace: &namespace, outer: None };
+                let ctx = binder.expressions(Aggregates::Forbidden("ON CONFLICT predicate"));
+                bind_condition(target.condition, &scope, &ctx, "WHERE")
+            });
+            let conditions = condition.transpose()?.map_or_else(Vec::new, BoundExpr::into_conjuncts);
+            let tests: Vec<RowTest> = conditions.iter().filter_map(|test| row_test(test, &Some)).collect();
+            let known: Vec<&RowTest> = tests.iter().collect();
+            let is_told = |index: &Index| match &index.predicate {
+                Some(predicate) => follows(predicate, &known, &|column| table.columns[column].not_null),
+                None => true,
+            };
+            let matches = |index: &Index| {
                 index.unique
-                    && index.predicate.is_none()
                     && positions.iter().all(|p| index.column_positions().any(|c| c == *p))
                     && index.column_positions().all(|c| positions.contains(&c))
-            });
-            let Some(matching) = matching else {
+                    && is_told(index)
+            };
+            // One of all rows comes first.
+            let whole = table.indexes.iter().position(|index| index.predicate.is_none() && matches(index));
+            let Some(matching) = whole.or_else(|| table.indexes.iter().position(matches)) else {
                 return Err(SqlError::new(
                     SqlState::INVALID_COLUMN_REFERENCE,
                     "there is no unique or exclusion constraint matching the ON CONFLICT specification",
@@ -440,9 +457,14 @@ fn bind_conflict(
             }
         }
     };
-    let ast::DoUpdate { assignments, selection } = match action {
-        ast::OnConflictAction::DoNothing => return Ok(ConflictAction::Nothing(arbiter)),
-        ast::OnConflictAction::DoUpdate(update) => update,
+    let (assignments, selection) = match (action, &target) {
+        (ast::OnConflictAction::DoNothing, _) | (_, Some(TargetCondition { assignments: None, .. })) => {
+            return Ok(ConflictAction::Nothing(arbiter));
+        }
+        (ast::OnConflictAction::DoUpdate(update), Some(TargetCondition { assignments: Some(rest), .. })) => {
+            (*rest, &update.selection)
+        }
+        (ast::OnConflictAction::DoUpdate(update), None) => (&update.assignments[..], &update.selection),
     };
     if arbiter == Arbiter::Any {
         return Err(SqlError::new(

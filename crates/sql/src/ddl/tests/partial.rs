@@ -51,6 +51,44 @@ fn values_are_unique_among_the_rows_of_the_predicate() {
 }
 
 #[test]
+fn a_target_of_on_conflict_infers_an_index_whose_predicate_its_condition_tells() {
+    let count = "select id, email, gone is null from users order by id";
+    for (insert, expected) in [
+        ("insert into users values (4, 'a') on conflict (email) where gone is null do nothing", ["1|a|t", "2|a|f", "3|a|f"]),
+        (
+            "insert into users as u values (4, 'a') on conflict (email) where (gone is null) do update set id = excluded.id where u.id < 3",
+            ["2|a|f", "3|a|f", "4|a|t"],
+        ),
+        (
+            "insert into users values (4, 'a') on conflict (email) where gone is null and id > 0 do update set (id, email) = (5, 'z')",
+            ["2|a|f", "3|a|f", "5|z|t"],
+        ),
+        // One of all rows needs no condition, and may have one.
+        ("insert into users values (1, 'b') on conflict (id) where email = 'a' do update set email = 'c'", ["1|c|t", "2|a|f", "3|a|f"]),
+        (
+            "with w as (insert into users values (4, 'a') on conflict (email) where gone is null do update set email = 'y' where true returning id)
+             select id from w where id > 0",
+            ["1|y|t", "2|a|f", "3|a|f"],
+        ),
+    ] {
+        assert_eq!(rows(&format!("{USERS}; {insert}"), count), expected, "{insert}");
+    }
+    // What it tells is asked of the new row as well: one that the index does not have conflicts with nothing.
+    let gone =
+        "insert into users values (4, 'a', '2020-05-05') on conflict (email) where gone is null do nothing";
+    assert_eq!(rows(&format!("{USERS}; {gone}"), count).len(), 4);
+    let none = "42P10 there is no unique or exclusion constraint matching the ON CONFLICT specification";
+    for condition in ["gone is not null", "id > 0", "gone is null or id > 0"] {
+        let insert =
+            format!("insert into users values (4, 'a') on conflict (email) where {condition} do nothing");
+        assert_eq!(failure(USERS, &insert), none, "{condition}");
+    }
+    let wrong =
+        "insert into users values (4, 'a') on conflict (email) where excluded.gone is null do nothing";
+    assert!(failure(USERS, wrong).starts_with("42P01"));
+}
+
+#[test]
 fn an_index_is_used_where_the_conditions_tell_its_predicate() {
     let (mut bench, mut session) = after(
         "create table job (id int primary key, state text not null, at int, owner int, urgent bool);
