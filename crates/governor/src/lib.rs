@@ -32,10 +32,10 @@ pub use memory::{
 pub use meter::{
     CURVE, Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, DelayHistogram, Delays, IoCapacity, IoInterval,
     IoMeter, IoMeterVolume, IoRow, IoUsage, LedgerRow, MemoryAudit, MemoryCounts, MemoryMeter, MemoryMeters,
-    MemoryReader, MemoryReading, MemoryRow, MemoryTally, MemoryTerms, OperatorWorkMeter, PageIo, PageSample,
-    PageUse, Resource, Retention, RollUp, RollUpBlock, RollUpError, RollUpRow, RollUpSegment, RollUpStep,
-    SampleRow, Sampled, SparseHistogram, StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow,
-    WorkMemoryTerms, WriteCause,
+    MemoryReader, MemoryReading, MemoryRow, MemoryTally, MemoryTerms, OperatorWorkMeter, OwnLimit, PageIo,
+    PageSample, PageUse, Resource, Retention, RollUp, RollUpBlock, RollUpError, RollUpRow, RollUpSegment,
+    RollUpStep, SampleRow, Sampled, SparseHistogram, StatementWorkMeter, WallMinute, WorkMemoryMeter,
+    WorkMemoryRow, WorkMemoryTerms, WriteCause,
 };
 pub use option::{OptionError, duration_text};
 pub use placement::{

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fixture::{Draws, tenant_id};
-use crate::meter::{LedgerRow, RollUp, WallMinute};
+use crate::meter::{LedgerRow, OwnLimit, RollUp, WallMinute};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 const MILLI: u64 = 1_000_000;
@@ -20,6 +20,7 @@ fn row(resource: Resource, given: u64, missed: u64, active: u64) -> LedgerRow {
         given,
         missed,
         over: 0,
+        own_limit: OwnLimit::default(),
         active: Nanos(active),
         cause: None,
         delays: None,

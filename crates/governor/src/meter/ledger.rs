@@ -71,6 +71,21 @@ pub struct Delays {
     pub max: Nanos,
 }
 
+/// What a tenant's own limit did in an interval and is still to do. Of processor time; of other resources nothing is said.
+///
+/// What is beyond the limit in an interval ([`LedgerRow::over`]) is added to the debt or forgiven. Example: a limit of 0.25, and a call that cannot be
+/// stopped takes all of a second: 0.75 s are beyond; of these 0.2525 are debt (a second's, and what a bucket holds) and 0.4975 are forgiven. In the next
+/// second the tenant is stopped: of a reservation of 0.25 that it has demand for, 0.25 are held.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct OwnLimit {
+    /// What it kept of the reservation though there was demand, for what the tenant had taken beyond it before: the part that is not `demanded` for that.
+    pub held: u64,
+    /// What had been taken beyond it by the interval's end and was not paid for by then: for so much it stops the tenant.
+    pub debt: u64,
+    /// What was taken beyond it and will not be paid for, since the tenant would be stopped for more than a second.
+    pub forgiven: u64,
+}
+
 /// One tenant, one resource, one metering interval. Amounts are in the resource's unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerRow {
@@ -91,6 +106,7 @@ pub struct LedgerRow {
     /// `given` less what the limit comes to over the interval, if that is above zero: what a burst and debt let through. Of I/O 0
     /// where the limit changed within the interval: its meter knows the last one only.
     pub over: u64,
+    pub own_limit: OwnLimit,
     /// Time in the interval in which there was demand; `given / active` is the effective share.
     pub active: Nanos,
     /// Present if and only if the promise was broken: something was missed, or, where each I/O was promised, was late.
@@ -105,6 +121,11 @@ impl LedgerRow {
     /// Whether the promise was kept.
     pub fn is_kept(&self) -> bool {
         self.cause.is_none()
+    }
+
+    /// Whether it says more than how much was used: something of a promise was wanted or broken, or a limit was passed or kept something of a reservation.
+    pub fn is_telling(&self) -> bool {
+        self.demanded > 0 || self.over > 0 || self.own_limit.held > 0 || !self.is_kept()
     }
 
     /// The price of what was missed at `penalty_micros` each priced unit. Example: 40 ms of processor time missed at a

@@ -13,7 +13,7 @@ mod work_memory;
 use base::Nanos;
 pub use cpu::{CpuAudit, CpuFeed, CpuMeters, CpuTerms};
 pub use io::{DelayHistogram, IoCapacity, IoInterval, IoMeter, IoMeterVolume, IoRow, IoUsage};
-pub use ledger::{Cause, Delays, LedgerRow, Resource};
+pub use ledger::{Cause, Delays, LedgerRow, OwnLimit, Resource};
 pub(crate) use memory::EVIDENCE_MIN;
 pub use memory::{
     CURVE, MemoryAudit, MemoryCounts, MemoryMeter, MemoryMeters, MemoryReader, MemoryReading, MemoryRow,

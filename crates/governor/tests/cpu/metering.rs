@@ -1,7 +1,12 @@
 //! The meter's rows equal a recomputation from the trace.
 
+use std::sync::Arc;
+
 use base::{Nanos, TenantId};
-use governor::{Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, LedgerRow, MilliCores};
+use governor::{
+    Cause, CpuAccounts, CpuAudit, CpuFeed, CpuMeters, CpuPromise, CpuScheduler, CpuTerms, LedgerRow,
+    MilliCores, OwnLimit, Pick,
+};
 
 use super::world::*;
 
@@ -502,6 +507,10 @@ fn missed_of(given: &[u64]) -> Vec<(u64, u64)> {
 }
 
 fn missed_where(limits_held: bool, given: &[u64]) -> Vec<(u64, u64)> {
+    rows_where(limits_held, given).iter().map(|row| (row.missed / MS, row.over / MS)).collect()
+}
+
+fn rows_where(limits_held: bool, given: &[u64]) -> Vec<LedgerRow> {
     let meters = CpuMeters::new();
     meters.set_limits_held(limits_held);
     let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
@@ -516,7 +525,7 @@ fn missed_where(limits_held: bool, given: &[u64]) -> Vec<(u64, u64)> {
         rows.extend(collect(&mut audit, second * SECOND));
     }
     assert!(rows.iter().all(|row| row.demanded.saturating_sub(row.given) == row.missed));
-    rows.iter().map(|row| (row.missed / MS, row.over / MS)).collect()
+    rows
 }
 
 #[test]
@@ -531,6 +540,71 @@ fn what_a_tenants_own_limit_kept_from_it_is_not_missed() {
     assert_eq!(missed_where(false, &[900, 100, 500]), [(0, 400), (400, 0), (0, 0)]);
     // A limit stops nobody for longer than a second, with what a bucket holds.
     assert_eq!(missed_of(&[1000, 1000, 1000, 0, 490]), [(0, 500), (0, 500), (0, 500), (0, 0), (5, 0)]);
+}
+
+#[test]
+fn a_row_says_what_is_owed_to_a_limit_what_is_forgiven_and_what_it_kept() {
+    let limit_of = |limits_held, given: &[u64]| {
+        let rows = rows_where(limits_held, given);
+        let mut debt = 0;
+        for row in &rows {
+            let OwnLimit { debt: owed, forgiven, .. } = row.own_limit;
+            let explained = SECOND / 2 + owed + forgiven;
+            assert!(row.given + debt <= explained || !limits_held, "beyond the limit for no reason: {row:?}");
+            debt = owed;
+        }
+        let in_ms = |of: OwnLimit| (of.held / MS, of.debt / MS, of.forgiven / MS);
+        rows.iter().map(|row| in_ms(row.own_limit)).collect::<Vec<_>>()
+    };
+    assert_eq!(limit_of(true, &[500, 450]), [(0, 0, 0); 2]);
+    // A call that could not be stopped, and the second in which it is paid for.
+    assert_eq!(limit_of(true, &[900, 100, 500]), [(0, 400, 0), (400, 0, 0), (0, 0, 0)]);
+    // What is owed is a second's and what a bucket holds.
+    let of_calls = [(0, 500, 0), (0, 505, 495), (0, 505, 500), (500, 5, 0), (5, 0, 0)];
+    assert_eq!(limit_of(true, &[1000, 1000, 1000, 0, 490]), of_calls);
+    assert_eq!(limit_of(false, &[1000, 1000, 0]), [(0, 0, 0); 3], "it is not held");
+    let rows = rows_where(true, &[1000, 0]);
+    assert!(rows[1].demanded == 0 && rows[1].is_telling(), "all that is promised was held: {:?}", rows[1]);
+}
+
+/// A tenant whose polls take three seconds under a limit of a quarter of a core, which the scheduler charges so many times: what is
+/// forgiven by the ledger, and by the scheduler's account.
+fn forgiven_where(charged: u32) -> (u64, u64) {
+    let (accounts, meters) = (Arc::new(CpuAccounts::default()), CpuMeters::new());
+    let mut scheduler = CpuScheduler::sharing(accounts.clone());
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    let max = Some(MilliCores(250));
+    scheduler.set_promise(id(0), &CpuPromise { max, ..CpuPromise::default() }, Nanos(0));
+    meters.set_terms(id(0), CpuTerms { max, ..terms(0) }, Nanos(0));
+    scheduler.runnable(id(0), Nanos(0));
+    feed.tasks(id(0), 1, Nanos(0));
+    let (mut now, poll) = (Nanos(0), Nanos(3 * SECOND));
+    for _ in 0..4 {
+        if let Pick::NotBefore(until) = scheduler.pick(now) {
+            now = until;
+        }
+        assert_eq!(scheduler.pick(now), Pick::Run(id(0)));
+        now += poll;
+        (0..charged).for_each(|_| scheduler.charge(id(0), poll, now));
+        feed.used(id(0), poll, now);
+    }
+    let mut rows = Vec::new();
+    audit.finish(now, |row| rows.push(row));
+    let OwnLimit { debt, forgiven, .. } = rows[0].own_limit;
+    assert!(rows[0].over.abs_diff(debt + forgiven) <= MS, "{:?}", rows[0]);
+    let account = accounts.account(id(0));
+    assert!(account.debt(now).0.abs_diff(debt) <= 5 * MS, "{:?} {:?}", account.debt(now), rows[0]);
+    (forgiven, account.forgiven().0)
+}
+
+#[test]
+fn what_is_forgiven_is_found_without_the_scheduler() {
+    let (told, account) = forgiven_where(1);
+    // To within what a bucket holds, each time.
+    assert!(told.abs_diff(account) <= 4 * 5 * MS, "{told} {account}");
+    let (still, account) = forgiven_where(2);
+    assert!(still == told && account >= told + 10 * SECOND, "{still} {told} {account}");
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn note_of_goal(p99: Nanos, share: ShareForGoal, minutes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use governor::{LedgerRow, MilliCores, Resource, RollUp, Sampled, SparseHistogram};
+    use governor::{LedgerRow, MilliCores, OwnLimit, Resource, RollUp, Sampled, SparseHistogram};
 
     use super::*;
 
@@ -212,6 +212,7 @@ mod tests {
             given,
             missed: 0,
             over: 0,
+            own_limit: OwnLimit::default(),
             active: Nanos(active),
             cause: None,
             delays: None,

@@ -313,8 +313,7 @@ impl Collector {
                 }
             }
         }
-        let telling: Arc<[LedgerRow]> =
-            ended.into_iter().filter(|row| row.demanded > 0 || row.over > 0 || row.cause.is_some()).collect();
+        let telling: Arc<[LedgerRow]> = ended.into_iter().filter(LedgerRow::is_telling).collect();
         if !telling.is_empty() {
             self.row_count += telling.len();
             self.rows.push_back(telling);

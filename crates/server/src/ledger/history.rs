@@ -548,7 +548,7 @@ impl HistoryWriter {
 pub(super) mod tests {
     use base::Nanos;
     use env::sim::{PowerCut, World};
-    use governor::{LedgerRow, RollUp};
+    use governor::{LedgerRow, OwnLimit, RollUp};
 
     use super::*;
 
@@ -584,6 +584,7 @@ pub(super) mod tests {
             given,
             missed: 0,
             over: 0,
+            own_limit: OwnLimit::default(),
             active: Nanos(5),
             cause: None,
             delays: None,

@@ -5,8 +5,8 @@
 //! that as a whole: a lock is held to exchange or copy one pointer and no longer, so it may be read from a worker's turn, and what was
 //! taken may be looked through on an analytical thread.
 //!
-//! Rows of intervals in which a tenant wanted something of what it was promised, or got more than its limit, are kept for an hour; of
-//! every tenant that did anything the last row is. By the minute it is on disk for 62 days ([`history`]), where another thread writes it ([`writing`]).
+//! Rows of intervals in which a tenant wanted something of what it was promised, got more than its limit or was kept from what it was
+//! promised by that, are kept for an hour; of every tenant that did anything the last row is. By the minute it is on disk for 62 days ([`history`]), where another thread writes it ([`writing`]).
 
 mod advice;
 mod collect;

@@ -289,6 +289,7 @@ fn history_of(row: &RollUpRow, tenant: &str, volumes: &[String]) -> HistoryEntry
 
 fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock) -> LedgerEntry {
     let amount = |amount| shown(row.resource, amount);
+    let of_limit = |part| (row.resource == Resource::Cpu).then(|| amount(part));
     LedgerEntry {
         tenant: tenant.to_owned(),
         resource: row.resource.as_str(),
@@ -301,6 +302,9 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
         given: amount(row.given),
         missed: amount(row.missed),
         over: amount(row.over),
+        held: of_limit(row.own_limit.held),
+        debt: of_limit(row.own_limit.debt),
+        forgiven: of_limit(row.own_limit.forgiven),
         cause: row.cause.map(Cause::as_str),
         delay_p99: row.delays.map(|delays| delays.p99.as_secs_f64()),
         delay_max: row.delays.map(|delays| delays.max.as_secs_f64()),

@@ -123,6 +123,8 @@ impl RecentIntervals {
 
 #[cfg(test)]
 mod tests {
+    use governor::OwnLimit;
+
     use super::*;
 
     fn row(resource: Resource, from: u64, to: u64, missed: u64) -> LedgerRow {
@@ -136,6 +138,7 @@ mod tests {
             given: 9 - missed,
             missed,
             over: 0,
+            own_limit: OwnLimit::default(),
             active: Nanos(1),
             cause: (missed > 0).then_some(Cause::Neighbour),
             delays: None,

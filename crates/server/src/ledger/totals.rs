@@ -107,7 +107,7 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use base::TenantId;
-    use governor::Cause;
+    use governor::{Cause, OwnLimit};
 
     use super::*;
 
@@ -123,6 +123,7 @@ mod tests {
             given,
             missed: 9 - given,
             over: 2,
+            own_limit: OwnLimit::default(),
             active: Nanos(1),
             cause,
             delays: None,

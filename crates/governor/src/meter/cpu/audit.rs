@@ -7,7 +7,7 @@ use base::{Nanos, TenantId};
 
 use super::tally::Totals;
 use super::{CpuMeters, CpuTerms, InForce, MilliCoreNanos, TenantMeter, milli_core_nanos};
-use crate::meter::{Cause, LedgerRow, Resource, end_of_interval};
+use crate::meter::{Cause, LedgerRow, OwnLimit, Resource, end_of_interval};
 use crate::promise::MilliCores;
 
 const ONE_CORE: MilliCores = MilliCores(1000);
@@ -300,18 +300,21 @@ impl Record {
         self.used = self.used.min(0);
         let past = self.meter.tally.take_past();
         let ahead = self.ahead;
-        self.ahead = match limits_held {
-            true => self.meter.tally.ahead(now),
+        let forgiven = self.meter.forgiven.swap(0, Ordering::Relaxed);
+        let (debt, forgiven) = match limits_held {
+            true => (self.meter.tally.ahead(now), forgiven),
             false => {
                 self.meter.tally.forgive();
-                0
+                (0, 0)
             }
         };
+        self.ahead = debt;
         if active == Nanos(0) && given == 0 && past == 0 {
             return None;
         }
         // What its own limit may have kept from it, for what it had before, is no fault of the server's.
-        let demanded = owed - owed.saturating_sub(given).min(ahead);
+        let held = owed.saturating_sub(given).min(ahead);
+        let demanded = owed - held;
         let missed = demanded.saturating_sub(given);
         // At most a core of it is for tasks at home, and those alone stood still.
         let owed_while_held = to_nanos(milli_core_nanos(in_force.terms.reserved.min(ONE_CORE), held_up));
@@ -327,6 +330,7 @@ impl Record {
             given: given + past,
             missed,
             over,
+            own_limit: OwnLimit { held, debt, forgiven },
             active,
             cause: match missed {
                 0 => None,

@@ -7,6 +7,7 @@
 //! **A limit** stops a tenant for what it took beyond it, and that it did not get meanwhile is no miss: of what it was not given it is owed that much less as it had more when
 //! the interval began than its limit had paid for, which it remembers for a second. It pays for what is used from then on, and saves nothing up for who rests. Example: R and
 //! limit 0.5, a query that cannot be stopped takes 0.9 of a second and is stopped for 0.8 s of the next: it has 0.1 of its 0.5, and has missed nothing; 0.05 are 0.05 missed.
+//! The row says what was kept, what is not paid for, and what is forgiven since it would take longer than a second ([`OwnLimit`](crate::OwnLimit)).
 //!
 //! **Several workers.** `min(R, n)` of a sum of tasks is not a sum over workers: a tenant with R = 1 and one task on each of two workers
 //! is owed 1 s a second, not 2, and if the tasks take turns, 1 s too. What each worker could integrate by itself says nothing about
@@ -120,6 +121,8 @@ fn milli_core_nanos(cores: MilliCores, time: Nanos) -> MilliCoreNanos {
 
 struct TenantMeter {
     tally: Tally,
+    /// What was used beyond the limit and will not be paid for, in nanoseconds, since the last row.
+    forgiven: AtomicU64,
     /// Taken by who changes the terms, by who moves the tenant and by the collector, never by a worker's run path.
     in_force: Mutex<InForce>,
 }
@@ -127,6 +130,17 @@ struct TenantMeter {
 impl TenantMeter {
     fn in_force(&self) -> MutexGuard<'_, InForce> {
         self.in_force.lock().expect("no panic under a meter's lock")
+    }
+
+    fn add_used(&self, used: Nanos, now: Nanos) {
+        self.add_forgiven(self.tally.add_used(used, now));
+    }
+
+    fn add_forgiven(&self, forgiven: Nanos) {
+        // Most often it is nothing, and this cache line is left alone.
+        if forgiven > Nanos(0) {
+            self.forgiven.fetch_add(forgiven.0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -188,7 +202,7 @@ impl CpuMeters {
         let mut in_force = meter.in_force();
         in_force.advance(now);
         meter.tally.set_reserved(terms.reserved, now);
-        meter.tally.set_max(terms.max, now);
+        meter.add_forgiven(meter.tally.set_max(terms.max, now));
         let before = std::mem::replace(&mut in_force.terms, terms);
         if before.home != terms.home && in_force.moved_from.is_none() {
             in_force.moved_from = before.home;
@@ -226,7 +240,7 @@ impl CpuMeters {
         let fresh = || {
             self.version.fetch_add(1, Ordering::Release);
             let in_force = Mutex::new(InForce::new(CpuTerms::default(), now));
-            Arc::new(TenantMeter { tally: Tally::default(), in_force })
+            Arc::new(TenantMeter { tally: Tally::default(), forgiven: AtomicU64::new(0), in_force })
         };
         meters.entry(tenant).or_insert_with(fresh).clone()
     }
@@ -285,7 +299,7 @@ impl CpuFeed {
 
     /// The tenant used processor time until `now`.
     pub fn used(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
-        self.fed(tenant, now).meter.tally.add_used(used, now);
+        self.fed(tenant, now).meter.add_used(used, now);
         if tenant == TenantId::SYSTEM {
             self.of_system.fetch_add(used.0, Ordering::Relaxed);
         }
@@ -293,7 +307,7 @@ impl CpuFeed {
 
     /// As [`CpuFeed::used`] on a thread that is kept to no worker's core.
     pub fn used_elsewhere(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
-        self.fed(tenant, now).meter.tally.add_used(used, now);
+        self.fed(tenant, now).meter.add_used(used, now);
         if tenant == TenantId::SYSTEM {
             self.meters.system_elsewhere.fetch_add(used.0, Ordering::Relaxed);
         }

@@ -152,25 +152,31 @@ impl Tally {
         }
     }
 
-    /// The limit changes. What it has not paid for stays the same work.
-    pub(super) fn set_max(&self, max: Option<MilliCores>, now: Nanos) {
+    /// The limit changes. What it has not paid for stays the same work; gives back what of that it will never be paid for, since the tenant would be stopped
+    /// for too long.
+    pub(super) fn set_max(&self, max: Option<MilliCores>, now: Nanos) -> Nanos {
         let max = max.map_or(0, |max| max.0);
         let before = self.max.swap(max, Ordering::Relaxed);
         if before == max {
-            return;
+            return Nanos(0);
         }
-        self.pay(|paid_at| match paid_at.checked_sub(now.0) {
-            Some(ahead) if before > 0 && max > 0 => {
-                let time = u128::from(ahead) * u128::from(before) / u128::from(max);
-                now.0 + u64::try_from(time).unwrap_or(u64::MAX).min(LIMIT_DEBT_MAX.0)
-            }
-            _ => paid_at.min(now.0),
+        let rescaled = |paid_at: u64| {
+            let ahead = paid_at.checked_sub(now.0).filter(|_| before > 0 && max > 0)?;
+            let time = u128::from(ahead) * u128::from(before) / u128::from(max);
+            Some(u64::try_from(time).unwrap_or(u64::MAX))
+        };
+        let paid_at = self.pay(|paid_at| match rescaled(paid_at) {
+            Some(time) => now.0 + time.min(LIMIT_DEBT_MAX.0),
+            None => paid_at.min(now.0),
         });
+        self.work_in(rescaled(paid_at).map_or(0, |time| time.saturating_sub(LIMIT_DEBT_MAX.0)))
     }
 
-    fn pay(&self, change: impl Fn(u64) -> u64) {
-        let _ =
-            self.paid_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_at| Some(change(paid_at)));
+    /// Gives back what it was before.
+    fn pay(&self, change: impl Fn(u64) -> u64) -> u64 {
+        self.paid_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_at| Some(change(paid_at)))
+            .unwrap_or_else(|same| same)
     }
 
     /// In how much time the limit pays for so much; 0 without one.
@@ -179,14 +185,23 @@ impl Tally {
         used.0.saturating_mul(1000).checked_div(max).unwrap_or(0)
     }
 
-    /// Processor time was used until `now`.
-    pub(super) fn add_used(&self, used: Nanos, now: Nanos) {
+    /// For how much the limit pays in that time.
+    fn work_in(&self, time: u64) -> Nanos {
+        let work = u128::from(time) * u128::from(self.max.load(Ordering::Relaxed)) / 1000;
+        Nanos(u64::try_from(work).unwrap_or(u64::MAX))
+    }
+
+    /// Processor time was used until `now`. Gives back what of it the limit will never be paid for, since the tenant would be stopped for too long.
+    pub(super) fn add_used(&self, used: Nanos, now: Nanos) -> Nanos {
         self.used.fetch_add(used.0, Ordering::Relaxed);
         let time = self.time_to_pay(used);
-        if time > 0 {
-            let (began, latest) = ((now - used).0, now.0 + LIMIT_DEBT_MAX.0);
-            self.pay(|paid_at| paid_at.max(began).saturating_add(time).min(latest));
+        if time == 0 {
+            return Nanos(0);
         }
+        let (began, latest) = ((now - used).0, now.0 + LIMIT_DEBT_MAX.0);
+        let owed = |paid_at: u64| paid_at.max(began).saturating_add(time);
+        let paid_at = self.pay(|paid_at| owed(paid_at).min(latest));
+        self.work_in(owed(paid_at).saturating_sub(latest).min(time))
     }
 
     pub(super) fn take_back(&self, unused: Nanos) {
@@ -199,9 +214,7 @@ impl Tally {
 
     /// What was used beyond the limit and is not paid for at `now`: for so much the limit may stop the tenant.
     pub(super) fn ahead(&self, now: Nanos) -> u64 {
-        let time = self.paid_at.load(Ordering::Relaxed).saturating_sub(now.0);
-        let work = u128::from(time) * u128::from(self.max.load(Ordering::Relaxed)) / 1000;
-        u64::try_from(work).unwrap_or(u64::MAX)
+        self.work_in(self.paid_at.load(Ordering::Relaxed).saturating_sub(now.0)).0
     }
 
     /// Nobody holds the limit: nothing is to be paid for.
@@ -291,8 +304,14 @@ mod tests {
         tally.set_max(None, ms(1000));
         tally.set_max(Some(MilliCores(500)), ms(1100));
         assert_eq!(tally.ahead(ms(1100)), 0, "there was none");
-        tally.add_used(ms(5000), ms(9000));
+        assert_eq!(
+            tally.add_used(ms(5000), ms(9000)),
+            ms(1995),
+            "what is neither paid for in that time nor owed"
+        );
         assert_eq!(tally.ahead(ms(9000)), ms(505).0, "a second, and what a bucket holds");
+        assert_eq!(tally.set_max(Some(MilliCores(100)), ms(9000)), ms(404));
+        assert_eq!(tally.ahead(ms(9000)), ms(101).0, "a second of the new one");
         tally.forgive();
         assert_eq!(tally.ahead(ms(9000)), 0);
     }

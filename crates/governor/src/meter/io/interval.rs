@@ -7,7 +7,7 @@ use super::deadline::{Rates, Standing, nanos};
 use super::delays::DelayHistogram;
 use super::volume::IoMeterVolume;
 use crate::io::{IoCost, PARTS};
-use crate::meter::{Cause, LedgerRow};
+use crate::meter::{Cause, LedgerRow, OwnLimit};
 use crate::promise::IoPromiseKind;
 use base::limits::IO_UNIT;
 
@@ -193,6 +193,7 @@ fn judge_tenant(
         given: whole(usage.given.parts as f64),
         missed,
         over: over(&standing, &usage, from, to),
+        own_limit: OwnLimit::default(),
         active: standing.pending.take_time(1, from, to),
         cause: (!is_kept).then_some(cause),
         delays: (reserved != Rates::default() || usage.delays.count() > 0).then(|| usage.delays.figures()),

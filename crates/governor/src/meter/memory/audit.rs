@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::meters::{MemoryMeters, MemoryTerms};
 use super::reader::MemoryReader;
 use super::tally::{EVIDENCE_MIN, MemoryCounts};
-use crate::meter::{Cause, LedgerRow, Resource, end_of_interval};
+use crate::meter::{Cause, LedgerRow, OwnLimit, Resource, end_of_interval};
 
 /// A row of the ledger, and what of it only memory has. The row is in I/Os that memory *spared*: a use of a page that is in memory spares a read,
 /// a change of one that was not written since the one before spares a write-back. `promised` and `demanded` are those that the
@@ -195,6 +195,7 @@ fn judge(
         given,
         missed,
         over: 0,
+        own_limit: OwnLimit::default(),
         active: to - from,
         cause: (missed > 0).then(|| cause(missed)),
         delays: None,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fixture::Draws;
-use crate::meter::{Cause, Delays};
+use crate::meter::{Cause, Delays, OwnLimit};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -35,6 +35,7 @@ fn ledger_row(draws: &mut Draws) -> LedgerRow {
         given: draws.between(0, 1 << 30),
         missed,
         over: draws.between(0, 1 << 20),
+        own_limit: OwnLimit::default(),
         active: Nanos(draws.between(0, 1_000_000_000)),
         cause: (missed > 0).then(|| RollUpRow::CAUSES[draws.between(0, 3) as usize]),
         delays: (draws.between(0, 1) == 0).then_some(delays),
@@ -84,6 +85,7 @@ fn a_minute_has_the_sums_and_the_worst_of_its_intervals() {
         given,
         missed,
         over: 1,
+        own_limit: OwnLimit::default(),
         active: Nanos(400),
         cause: (missed > 0).then_some(Cause::Neighbour),
         delays: Some(Delays { p99: Nanos(delay), max: Nanos(10 - delay), ..Delays::default() }),
@@ -153,6 +155,7 @@ fn sizes_are_what_the_format_says() {
         given,
         missed: 0,
         over: 0,
+        own_limit: OwnLimit::default(),
         active: Nanos(given),
         cause: None,
         delays: None,

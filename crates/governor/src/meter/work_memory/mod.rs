@@ -21,7 +21,7 @@ use base::limits::IO_UNIT;
 use base::{ByteCount, Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use crate::meter::{Cause, LedgerRow, Resource, SparseHistogram};
+use crate::meter::{Cause, LedgerRow, OwnLimit, Resource, SparseHistogram};
 use ghost::Ghost;
 
 /// Bytes of a promise that an operator demands at most: a tenant is granted no more, and the sum of many fits 64 bits.
@@ -167,6 +167,7 @@ impl Ended {
             given: ios(self.spilled),
             missed,
             over: 0,
+            own_limit: OwnLimit::default(),
             active,
             cause: (missed > 0).then_some(cause),
             delays: None,
