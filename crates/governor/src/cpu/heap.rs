@@ -22,6 +22,9 @@ pub(super) struct Heap {
     entries: Vec<Entry>,
     /// Where each account stands, by its number.
     positions: Vec<u32>,
+    /// Entries that were looked at to find a place for one.
+    #[cfg(test)]
+    pub(super) looks: u64,
 }
 
 impl Heap {
@@ -108,6 +111,14 @@ impl Heap {
         }
     }
 
+    /// An entry is looked at. For tests, which count that.
+    fn look(&mut self) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+    }
+
     fn place(&mut self, position: usize, entry: Entry) {
         self.entries[position] = entry;
         self.positions[entry.account as usize] = position as u32;
@@ -116,6 +127,7 @@ impl Heap {
     fn sift_up(&mut self, mut position: usize) {
         let entry = self.entries[position];
         while position > 0 {
+            self.look();
             let parent = (position - 1) / 2;
             if self.entries[parent].key <= entry.key {
                 break;
@@ -129,6 +141,7 @@ impl Heap {
     fn sift_down(&mut self, mut position: usize) {
         let entry = self.entries[position];
         loop {
+            self.look();
             let left = 2 * position + 1;
             let Some(mut child) = self.entries.get(left).map(|_| left) else { break };
             if self.entries.get(left + 1).is_some_and(|right| right.key < self.entries[left].key) {

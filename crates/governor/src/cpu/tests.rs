@@ -23,6 +23,51 @@ fn run_busy(scheduler: &mut CpuScheduler, tenants: u64, end: Nanos, poll_of: imp
     }
 }
 
+/// What ten thousand decisions cost, tenants placed and entries looked at for that, where so many tenants are known, of which these are runnable.
+fn looks_of(known: u64, runnable: u64) -> u64 {
+    let mut scheduler = CpuScheduler::new();
+    let apart = known / runnable;
+    for id in 0..known {
+        let reserved = if id / apart % 2 == 0 { MilliCores((1200 / runnable) as u32) } else { MilliCores(0) };
+        let max = (id / apart % 5 == 0).then_some(MilliCores(100));
+        scheduler.set_promise(TenantId(id), &CpuPromise { reserved, max, ..weighing(100) }, Nanos(0));
+    }
+    let (mut now, poll) = (Nanos(0), Nanos::from_micros(50));
+    (0..runnable).for_each(|n| scheduler.runnable(TenantId(n * apart), now));
+    let looks = |scheduler: &CpuScheduler| {
+        let heaps = [&scheduler.due, &scheduler.later, &scheduler.spare, &scheduler.limited];
+        scheduler.turns + heaps.iter().map(|heap| heap.looks).sum::<u64>()
+    };
+    let before = looks(&scheduler);
+    for _ in 0..10_000 {
+        match scheduler.pick(now) {
+            Pick::Run(tenant) => {
+                now += poll;
+                scheduler.charge(tenant, poll, now);
+                // Some have one statement after the other.
+                if tenant.0 / apart % 3 == 0 {
+                    scheduler.blocked(tenant, now);
+                    scheduler.runnable(tenant, now);
+                }
+            }
+            Pick::NotBefore(until) => now = until,
+            Pick::Nobody => panic!("all those are runnable"),
+        }
+    }
+    looks(&scheduler) - before
+}
+
+/// In entries looked at, not in time: that is what other work on the machine does not change.
+#[test]
+fn a_decision_costs_by_the_tenants_that_are_runnable_and_not_by_those_that_are_known() {
+    let few = looks_of(20, 20);
+    let of_many = looks_of(10_000, 20);
+    assert!(of_many.abs_diff(few) * 10 <= few, "{of_many} against {few}");
+    // A heap's depth for each that it is placed in, and not a look at each of them.
+    let all = looks_of(640, 640);
+    assert!(few >= 10_000 && all > few && all < 4 * few, "{all} against {few}");
+}
+
 #[test]
 fn nobody_runnable_picks_nobody() {
     let mut scheduler = CpuScheduler::new();

@@ -9,6 +9,9 @@ const ABSENT: u32 = u32::MAX;
 pub(super) struct LaneHeap {
     entries: Vec<(u64, u32)>,
     positions: Vec<u32>,
+    /// Entries that were looked at to find a place for one.
+    #[cfg(test)]
+    pub(super) looks: u64,
 }
 
 impl LaneHeap {
@@ -51,6 +54,14 @@ impl LaneHeap {
         }
     }
 
+    /// An entry is looked at. For tests, which count that.
+    fn look(&mut self) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+    }
+
     fn swap(&mut self, left: usize, right: usize) {
         self.entries.swap(left, right);
         self.positions[self.entries[left].1 as usize] = left as u32;
@@ -59,6 +70,7 @@ impl LaneHeap {
 
     fn sift_up(&mut self, mut position: usize) -> usize {
         while position > 0 {
+            self.look();
             let parent = (position - 1) / 2;
             if self.entries[parent].0 <= self.entries[position].0 {
                 break;
@@ -71,6 +83,7 @@ impl LaneHeap {
 
     fn sift_down(&mut self, mut position: usize) {
         loop {
+            self.look();
             let left = 2 * position + 1;
             if left >= self.entries.len() {
                 return;

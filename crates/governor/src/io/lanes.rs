@@ -363,6 +363,12 @@ impl<T> Lanes<T> {
         }
     }
 
+    /// Entries of heaps that were looked at so far.
+    #[cfg(test)]
+    pub(super) fn looks(&mut self) -> u64 {
+        self.heaps().map(|heap| heap.looks).sum()
+    }
+
     fn heaps(&mut self) -> impl Iterator<Item = &mut LaneHeap> {
         [&mut self.held, &mut self.spare].into_iter().chain(&mut self.later).chain(&mut self.due)
     }

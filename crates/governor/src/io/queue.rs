@@ -206,6 +206,12 @@ impl<T> IoQueue<T> {
         self.len() == 0
     }
 
+    /// What its decisions have cost: entries that were looked at.
+    #[cfg(test)]
+    pub(super) fn looks(&mut self) -> u64 {
+        self.lanes.looks()
+    }
+
     fn take(&mut self, turn: Turn, now: Nanos) -> T {
         if turn.lane == GROUP {
             return self.group.take(turn, &self.lanes, &self.volume, now);

@@ -518,6 +518,44 @@ fn idle_tenants_are_not_looked_at() {
     assert!((0..1000).all(|tenant| queue.forget(tenant_id(tenant))));
 }
 
+/// What a thousand decisions cost where so many tenants are known, of which these have requests.
+fn looks_of(known: usize, waiting: usize) -> u64 {
+    let (volume, mut queue) = volume(1);
+    let apart = known / waiting;
+    for n in 0..known {
+        let promised = [promise(5), limit(50), IoPromise::default()][n / apart % 3];
+        volume.set_promise(tenant_id(n), &promised, 0, ms(0));
+        submit(&mut queue, tenant_id(n), n as u32, ms(0));
+    }
+    assert_eq!(issue_all(&mut queue, ms(0)).len(), known);
+    let mut now = ms(1000);
+    (0..waiting).for_each(|n| queue_up(&mut queue, tenant_id(n * apart), n as u32..n as u32 + 1, now));
+    let before = queue.looks();
+    for _ in 0..1000 {
+        match queue.next(now) {
+            Next::Issue(n, place) => {
+                queue.completed(place);
+                now += ms(1);
+                queue_up(&mut queue, tenant_id(n as usize * apart), n..n + 1, now);
+            }
+            Next::WaitUntil(at) => now = at,
+            next => panic!("all those have requests: {next:?}"),
+        }
+    }
+    queue.looks() - before
+}
+
+/// In entries looked at, not in time: that is what other work on the machine does not change.
+#[test]
+fn a_decision_costs_by_the_tenants_that_wait_and_not_by_those_that_are_known() {
+    let few = looks_of(20, 20);
+    let of_many = looks_of(10_000, 20);
+    assert!(of_many.abs_diff(few) * 10 <= few, "{of_many} against {few}");
+    // A heap's depth for each that it is placed in, twice, and not a look at each of them.
+    let all = looks_of(640, 640);
+    assert!(few >= 1000 && all > few && all < 4 * few, "{all} against {few}");
+}
+
 fn busy(iops: u64, clients: u32, worker: usize, until: Nanos) -> TenantPlan {
     TenantPlan {
         promise: promise(iops),
