@@ -65,6 +65,18 @@ fn promises_of_processor_time_are_kept_by_a_whole_server_and_the_ledger_says_so(
 }
 
 #[test]
+fn who_floods_the_servers_own_tenant_breaks_no_promise() {
+    let total = kept(Promised::Flooded, 1..=4);
+    assert!(total.intervals > 20 && total.full > 2, "{total:?}");
+}
+
+#[test]
+fn a_neighbour_that_commits_a_megabyte_at_a_time_breaks_no_promise() {
+    let total = kept(Promised::LargeCommits, 1..=4);
+    assert!(total.intervals > 20 && total.full > 2, "{total:?}");
+}
+
+#[test]
 fn promises_of_io_are_kept_by_a_whole_server_and_the_ledger_says_so() {
     let total = kept(Promised::Io, 1..=4);
     assert!(total.intervals > 80 && total.full > 15 && total.limited > 5, "{total:?}");

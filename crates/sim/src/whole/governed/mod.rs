@@ -24,6 +24,7 @@ use super::{ADMIN_PASSWORD, DATA_DIR, address, surely};
 use crate::campaign::caught;
 use crate::client::Values;
 use crate::{Failure, Stop, require};
+use processor::Beside;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 /// From the end of the work until each interval has ended and is known.
@@ -33,6 +34,10 @@ const SETTLING: Nanos = Nanos::from_millis(2_500);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Promised {
     Processor,
+    /// Processor time while the server's own tenant is flooded.
+    Flooded,
+    /// Processor time beside a tenant that commits very much at a time.
+    LargeCommits,
     Io,
     Memory,
     /// That what a tenant's statements hold is in nobody else's way.
@@ -94,7 +99,9 @@ impl Governed {
         let mut kept = Kept::default();
         let outcome = caught(|| {
             kept = match self.promised {
-                Promised::Processor => processor::Run::new(&stage).run(),
+                Promised::Processor => processor::Run::new(&stage, Beside::Nobody).run(),
+                Promised::Flooded => processor::Run::new(&stage, Beside::System).run(),
+                Promised::LargeCommits => processor::Run::new(&stage, Beside::LargeCommits).run(),
                 Promised::Io => io::Run::new(&stage).run(),
                 Promised::Memory => memory::Run::new(&stage).run(),
                 Promised::Room => room::Run::new(&stage).run(),

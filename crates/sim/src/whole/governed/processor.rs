@@ -8,15 +8,21 @@
 //! * the ledger's sums are what the server's own account says, to within a poll;
 //!
 //! and the worker was at work all the while, since somebody without a limit always had something to do.
+//!
+//! So it is where the server's own tenant is flooded with statements, and where a neighbour commits more than a megabyte at a time ([`Beside`]).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::pin::pin;
 
 use base::{Nanos, TenantId};
 use env::sim::{Latency, Speeds};
+use futures::future::{Either, join_all, select};
 use governor::{LedgerRow, Resource};
+use server::executor::TURN_MAX;
 
 use super::load::{Load, READ, clients, work};
-use super::{Kept, SECOND, SETTLING, Stage};
+use super::{ADMIN_PASSWORD, Kept, SECOND, SETTLING, Stage, surely};
 use crate::{Dice, Stop, require};
 
 /// What a worker has beside the server's own fifth, in thousandths of a core.
@@ -27,6 +33,25 @@ const HALF: Nanos = Nanos::from_millis(3_200);
 const TICKS_A_POLL: u64 = 3;
 /// What a limit lets through at once: what it comes to in so long.
 const BURST: Nanos = Nanos::from_millis(20);
+/// Sessions that flood the server's own tenant. Its part of the time they always want: a tenth of a core at least is what makes it a flood.
+const ADMINISTRATORS: u64 = 8;
+const FLOOD_PART: u64 = 10;
+/// Who commits much at a time: 1.2 MB in so many rows.
+const LOADER: &str = "loader";
+const LARGE_ROWS: u64 = 300;
+const LARGE_ROW_LEN: usize = 4_000;
+/// The longest pause between two such commits, in microseconds.
+const LARGE_PAUSE: u64 = 800_000;
+
+/// Who else is there, without a reservation that is judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Beside {
+    Nobody,
+    /// Administrators that have all tenants shown without end. That is the server's own tenant's work.
+    System,
+    /// A tenant that commits more than a megabyte at a time.
+    LargeCommits,
+}
 
 #[derive(Clone, Debug)]
 struct Tenant {
@@ -44,10 +69,13 @@ pub(super) struct Run<'a> {
     dice: Dice,
     tenants: Vec<Tenant>,
     tick: Latency,
+    beside: Beside,
+    /// Large commits that were acknowledged.
+    commits: Cell<u64>,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(stage: &'a Stage<'a>) -> Run<'a> {
+    pub(super) fn new(stage: &'a Stage<'a>, beside: Beside) -> Run<'a> {
         let dice = Dice::of(stage.world);
         let most = [60, 200, 600][dice.below(3) as usize];
         let tick = Latency { min: Nanos::from_micros(10), max: Nanos::from_micros(most) };
@@ -69,7 +97,7 @@ impl<'a> Run<'a> {
         let one = dice.below(count) as usize;
         let room = tenants[one].reserved + left;
         tenants[one].altered = Some(dice.below(room.min(tenants[one].max.unwrap_or(1_000)) + 1));
-        Run { stage, dice, tenants, tick }
+        Run { stage, dice, tenants, tick, beside, commits: Cell::new(0) }
     }
 
     pub(super) fn run(mut self) -> Result<Kept, Stop> {
@@ -92,6 +120,10 @@ impl<'a> Run<'a> {
         let all: f64 = after.values().sum::<f64>() - before.values().sum::<f64>();
         let elapsed = (ended - began).as_secs_f64();
         require!(all > 0.9 * elapsed, "the worker was at work for {all} s of {elapsed} s");
+        require!(
+            self.beside != Beside::LargeCommits || self.commits.get() > 0,
+            "no large commit was acknowledged"
+        );
         self.judge(&rows, &used, began, ended)
     }
 
@@ -106,6 +138,10 @@ impl<'a> Run<'a> {
         let found: Vec<_> = found.collect();
         let ids = self.stage.found(&found).await?;
         self.tenants.iter_mut().zip(ids).for_each(|(tenant, id)| tenant.id = id);
+        if self.beside == Beside::LargeCommits {
+            let table = "create table large (n int primary key, pad text)".to_owned();
+            self.stage.found(&[(LOADER, "cpu_weight = 100".to_owned(), vec![table])]).await?;
+        }
         Ok(())
     }
 
@@ -123,7 +159,54 @@ impl<'a> Run<'a> {
             let reserved = tenant.altered?;
             Some((HALF, format!("alter tenant {} set (cpu = '0.{reserved:03}')", tenant.name)))
         };
-        work(self.stage, clients.collect(), self.tenants.iter().find_map(alter)).await
+        let tenants = work(self.stage, clients.collect(), self.tenants.iter().find_map(alter));
+        let (tenants, beside) = futures::join!(tenants, self.work_beside(began + HALF + HALF));
+        tenants.and(beside)
+    }
+
+    async fn work_beside(&self, end: Nanos) -> Result<(), Stop> {
+        match self.beside {
+            Beside::Nobody => Ok(()),
+            Beside::System => {
+                let administrators = join_all((0..ADMINISTRATORS).map(|_| self.look_on(end))).await;
+                administrators.into_iter().collect()
+            }
+            Beside::LargeCommits => self.load(end).await,
+        }
+    }
+
+    /// An administrator that has all tenants shown again and again.
+    async fn look_on(&self, end: Nanos) -> Result<(), Stop> {
+        let mut admin = self.stage.client("rowhouse", "admin", ADMIN_PASSWORD);
+        while self.stage.world.now() < end {
+            admin.script("show tenants", &[]).await.map_err(surely)?;
+        }
+        Ok(())
+    }
+
+    /// Commits more than a megabyte now and then.
+    async fn load(&self, end: Nanos) -> Result<(), Stop> {
+        let mut owner = self.stage.owner(LOADER);
+        let pad = "x".repeat(LARGE_ROW_LEN);
+        while self.stage.world.now() < end {
+            let first = self.commits.get() * LARGE_ROWS;
+            let data: String = (first..first + LARGE_ROWS).map(|n| format!("{n}\t{pad}\n")).collect();
+            let copy = pin!(owner.script("copy large from stdin", data.as_bytes()));
+            // What is left of the time of others may be little.
+            match select(copy, pin!(env::sleep_until(end + SECOND))).await {
+                Either::Left((copied, _)) => drop(copied.map_err(surely)?),
+                Either::Right(_) => return Ok(()),
+            }
+            self.commits.set(self.commits.get() + 1);
+            self.dice.pause(LARGE_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// The longest poll: the readings of the counter in one of these tasks, and where calls are long their turn before that.
+    fn quantum(&self) -> Nanos {
+        let readings = Nanos(self.tick.max.0 * TICKS_A_POLL);
+        if self.beside == Beside::Nobody { readings } else { TURN_MAX + readings }
     }
 
     fn judge(
@@ -135,7 +218,17 @@ impl<'a> Run<'a> {
     ) -> Result<Kept, Stop> {
         let mut kept = Kept::default();
         let changed = began + HALF;
-        let quantum = Nanos(self.tick.max.0 * TICKS_A_POLL);
+        let quantum = self.quantum();
+        if self.beside == Beside::System && !self.stage.keeps_nothing {
+            let is_systems =
+                |row: &&LedgerRow| row.tenant == TenantId::SYSTEM && row.resource == Resource::Cpu;
+            let meanwhile = |row: &&LedgerRow| row.from >= began && row.to <= ended;
+            let given: u64 = rows.iter().filter(is_systems).filter(meanwhile).map(|row| row.given).sum();
+            require!(
+                given >= (ended - began).0 / FLOOD_PART,
+                "the server's own tenant had {given} ns: no flood"
+            );
+        }
         for tenant in &self.tenants {
             let name = &tenant.name;
             let of_it: Vec<&LedgerRow> =
