@@ -104,3 +104,16 @@ fn nobodys_upkeep_waits_for_another_ones_limits() {
     let total = kept(Promised::Upkeep, [1, 2, 5].into_iter());
     assert!(total.intervals > 30 && total.full > 20 && total.limited > 5, "{total:?}");
 }
+
+#[test]
+fn altered_limits_hold_what_runs_and_waits_within_a_tenth_of_a_second() {
+    let total = kept(Promised::Altered, 1..=6);
+    assert!(total.intervals > 60 && total.limited > 40 && total.full > 20, "{total:?}");
+    // Where limits are not held, that is found.
+    let unheld = (1..=6).map(|seed| Governed { seed, promised: Promised::Altered, keeps_nothing: true });
+    assert!(
+        unheld
+            .filter_map(|world| world.run().err())
+            .any(|failure| failure.what.contains("more than a limit"))
+    );
+}

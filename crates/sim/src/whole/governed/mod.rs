@@ -4,6 +4,7 @@
 //! A seed draws tenants, promises that fit, loads, how fast the machine is, and one promise that is altered amid the work. The same judge must
 //! find that promises are broken where the server's policy keeps none.
 
+mod altered;
 mod io;
 mod load;
 mod memory;
@@ -44,6 +45,8 @@ pub enum Promised {
     Room,
     /// That nobody's upkeep waits for another one's limits.
     Upkeep,
+    /// That altered limits hold soon.
+    Altered,
 }
 
 /// A seed's world.
@@ -106,6 +109,7 @@ impl Governed {
                 Promised::Memory => memory::Run::new(&stage).run(),
                 Promised::Room => room::Run::new(&stage).run(),
                 Promised::Upkeep => upkeep::Run::new(&stage).run(),
+                Promised::Altered => altered::Run::new(&stage).run(),
             }?;
             Ok(())
         });
