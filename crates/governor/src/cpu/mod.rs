@@ -14,7 +14,8 @@
 //!
 //! Background work of a tenant (statements that ran away) shares in 3. as a tenant of weight 1 would.
 //!
-//! Tenants over their limit are passed over until the refill that pays their debt. Only time taken while there is a deficit is
+//! Tenants over their limit are passed over until the refill that pays their debt, but for work that others wait for
+//! ([`CpuScheduler::set_awaited`]). Only time taken while there is a deficit is
 //! counted against a reservation: spare time costs nothing of it. A tenant that wakes has waited for nothing yet; its first slice is due
 //! like any other. While the reservations in demand fit a processor, every deadline is met to within the longest poll
 //! (earliest deadline first), and so a tenant that has tasks gets its own to within a slice and R times that poll
@@ -193,6 +194,22 @@ impl CpuScheduler {
         }
     }
 
+    /// Others wait for what the tenant has to run next. No limit holds it while they do. It takes its turn by the tenant's reservation and weight as
+    /// ever, and is charged: what is over the limit is paid for once nobody waits, by up to a second in which the tenant is stopped, and forgiven
+    /// beyond that. Example: a limit of 0.01 and 100 ms of work that is awaited take 100 ms on a worker with nothing else to do, not 10 s; then the
+    /// tenant is stopped for a second. Who says so hands out that work alone.
+    pub fn set_awaited(&mut self, tenant: TenantId, is_awaited: bool, now: Nanos) {
+        self.tell(now);
+        let account = self.account(tenant);
+        let standing = self.standing(account);
+        if standing.is_awaited != is_awaited {
+            standing.is_awaited = is_awaited;
+            if standing.runnable {
+                self.place(account, InSpare::Keep);
+            }
+        }
+    }
+
     /// The tenant has no task left to run. Does nothing if it had none.
     pub fn blocked(&mut self, tenant: TenantId, now: Nanos) {
         self.tell(now);
@@ -213,7 +230,8 @@ impl CpuScheduler {
             self.settle();
             let due = self.due.top();
             let Some((key, account)) = due.or_else(|| self.spare.top()) else { break };
-            if self.is_over_limit(account) {
+            let now = self.clock.now();
+            if self.standing(account).is_held(now) {
                 // By what another worker gave it.
                 self.place(account, InSpare::Keep);
                 continue;
@@ -338,10 +356,11 @@ impl CpuScheduler {
         self.find(tenant).map_or(Nanos(0), |account| self.standing(account).over(now))
     }
 
-    /// Whether a tenant is over its limit.
+    /// Whether a tenant is over its limit, held by it or not.
     pub fn exceeds_limit(&mut self, tenant: TenantId, now: Nanos) -> bool {
         self.tell(now);
-        self.find(tenant).is_some_and(|account| self.is_over_limit(account))
+        let now = self.clock.now();
+        self.find(tenant).is_some_and(|account| self.standing(account).is_over_limit(now))
     }
 
     /// Tenants that are runnable, those over their limit included.
@@ -492,11 +511,6 @@ impl CpuScheduler {
         }
     }
 
-    fn is_over_limit(&self, account: u32) -> bool {
-        let standing = self.standings[account as usize].as_ref().expect("a known tenant has a standing");
-        standing.limit.is_some() && !standing.shared.limit.allows(self.clock.now(), 0)
-    }
-
     /// Puts a runnable tenant where it belongs.
     fn place(&mut self, account: u32, in_spare: InSpare) {
         self.turns += 1;
@@ -504,16 +518,16 @@ impl CpuScheduler {
         let (now, virtual_now) = (self.clock.now(), self.clock.virtual_now());
         let standing = self.standings[account as usize].as_mut().expect("a runnable tenant has a standing");
         debug_assert!(standing.runnable);
-        if standing.limit.is_some() && !standing.shared.limit.allows(now, 0) {
+        let is_over = standing.is_over_limit(now);
+        standing.note_over(is_over, now);
+        if is_over && !standing.is_awaited {
             for heap in [&mut self.due, &mut self.later, &mut self.spare] {
                 heap.remove(account);
             }
-            standing.note_over(true, now);
             let until = u128::from(standing.shared.limit.allowed_at());
             self.limited.put(account, Key { value: until, turn });
             return;
         }
-        standing.note_over(false, now);
         self.limited.remove(account);
         if let Some(rate) = standing.rate() {
             let has_deficit = self.due.contains(account);

@@ -39,6 +39,8 @@ pub(super) struct Standing {
     /// The limit that is in force.
     pub(super) limit: Option<Rate>,
     pub(super) runnable: bool,
+    /// What it has to run next others wait for.
+    pub(super) is_awaited: bool,
     /// Runnable and over its limit: for how long in all, and since when.
     over: u64,
     over_since: Option<u64>,
@@ -74,6 +76,16 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// Whether it took all that its limit allows it at `now`.
+    pub(super) fn is_over_limit(&self, now: u64) -> bool {
+        self.limit.is_some() && !self.shared.limit.allows(now, 0)
+    }
+
+    /// Whether its limit keeps it from running at `now`.
+    pub(super) fn is_held(&self, now: u64) -> bool {
+        !self.is_awaited && self.is_over_limit(now)
+    }
+
     /// Notes whether it is runnable and over its limit.
     pub(super) fn note_over(&mut self, is_over: bool, now: u64) {
         match (self.over_since, is_over) {
@@ -100,6 +112,7 @@ impl Standing {
             reserved: None,
             limit: None,
             runnable: false,
+            is_awaited: false,
             over: 0,
             over_since: None,
             counted: false,

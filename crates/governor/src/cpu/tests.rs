@@ -126,6 +126,49 @@ fn who_slept_for_long_is_not_expected_back_at_once() {
 }
 
 #[test]
+fn a_limit_holds_no_work_that_others_wait_for_and_has_it_paid_for_afterwards() {
+    let mut scheduler = CpuScheduler::new();
+    let (limited, millis) = (TenantId(16), Nanos::from_millis);
+    let promise = CpuPromise { max: Some(MilliCores(10)), ..CpuPromise::default() };
+    scheduler.set_promise(limited, &promise, Nanos(0));
+    scheduler.runnable(limited, Nanos(0));
+    let mut now = millis(1);
+    scheduler.charge(limited, millis(1), now);
+    assert!(matches!(scheduler.pick(now), Pick::NotBefore(_)), "its limit holds what nobody waits for");
+    // A hundred milliseconds of work, for which it would have ten seconds.
+    scheduler.set_awaited(limited, true, now);
+    for _ in 0..1000 {
+        assert_eq!(scheduler.pick(now), Pick::Run(limited));
+        now += Nanos::from_micros(100);
+        scheduler.charge(limited, Nanos::from_micros(100), now);
+    }
+    assert_eq!(scheduler.used(limited), millis(101), "all of it is charged");
+    assert!(scheduler.exceeds_limit(limited, now), "others of its tasks are held");
+    scheduler.set_awaited(limited, false, now);
+    let Pick::NotBefore(until) = scheduler.pick(now) else { panic!("its limit holds again") };
+    assert!(until > now + millis(990) && until <= now + millis(1010), "{until:?} after {now:?}");
+    assert_eq!(scheduler.pick(until), Pick::Run(limited));
+    // And while it is awaited again, before it has anything to run.
+    scheduler.charge(limited, millis(1), until + millis(1));
+    scheduler.blocked(limited, until + millis(1));
+    scheduler.set_awaited(limited, true, until + millis(1));
+    scheduler.runnable(limited, until + millis(1));
+    assert_eq!(scheduler.pick(until + millis(1)), Pick::Run(limited));
+}
+
+#[test]
+fn awaited_work_over_its_limit_has_no_more_than_its_tenants_weight() {
+    let mut scheduler = CpuScheduler::new();
+    let promise = CpuPromise { max: Some(MilliCores(10)), ..weighing(100) };
+    scheduler.set_promise(TenantId(0), &promise, Nanos(0));
+    scheduler.set_promise(TenantId(1), &weighing(300), Nanos(0));
+    scheduler.set_awaited(TenantId(0), true, Nanos(0));
+    run_busy(&mut scheduler, 2, Nanos::from_secs(1), |_| Nanos::from_micros(100));
+    let got = scheduler.used(TenantId(0));
+    assert!(got.0.abs_diff(250_000_000) <= 1_000_000, "{got:?}");
+}
+
+#[test]
 fn long_polls_get_no_more_than_short_ones() {
     let mut scheduler = CpuScheduler::new();
     run_busy(&mut scheduler, 2, Nanos::from_secs(1), |tenant| {
