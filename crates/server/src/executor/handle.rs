@@ -24,12 +24,28 @@ use crate::pauses::Pauses;
 
 pub(super) type Account = Arc<TenantAccount>;
 
+/// Where a task stands among its tenant's other work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rank {
+    /// Upkeep that others wait for: before all else, and no limit of processor time holds it.
+    Awaited,
+    Ordinary,
+    /// Behind all else.
+    Background,
+}
+
+impl Rank {
+    pub(super) fn of(background: &Background) -> Rank {
+        if background.is_set() { Rank::Background } else { Rank::Ordinary }
+    }
+}
+
 /// What stands in a run queue.
 pub(super) enum Work {
-    /// A task of this worker, and whether it is background work.
-    Task(Runnable, bool),
-    /// A task of a tenant, which goes where the tenant's home is, and whether it is background work.
-    Resident(Runnable, bool),
+    /// A task of this worker.
+    Task(Runnable, Rank),
+    /// A task of a tenant, which goes where the tenant's home is.
+    Resident(Runnable, Rank),
     Proxy(Arc<ProxyState>),
 }
 
@@ -38,11 +54,15 @@ impl Work {
         matches!(self, Work::Proxy(_))
     }
 
-    pub(super) fn is_background(&self) -> bool {
+    pub(super) fn rank(&self) -> Rank {
         match self {
-            Work::Task(_, background) | Work::Resident(_, background) => *background,
-            Work::Proxy(proxy) => proxy.background.is_set(),
+            Work::Task(_, rank) | Work::Resident(_, rank) => *rank,
+            Work::Proxy(proxy) => Rank::of(&proxy.background),
         }
+    }
+
+    pub(super) fn is_background(&self) -> bool {
+        self.rank() == Rank::Background
     }
 
     /// Sends a task to the queue that it now belongs to.
@@ -282,7 +302,7 @@ impl WorkerHandle {
     {
         let account = self.0.account(tenant);
         self.spawn_scheduled(tenant, future, move |runnable| {
-            schedule_at_home(&account, Work::Task(runnable, background.is_set()));
+            schedule_at_home(&account, Work::Task(runnable, Rank::of(&background)));
         })
     }
 

@@ -43,6 +43,8 @@ pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapse
 pub(crate) use worker::{blocking_ios, io_opens_at, note_sent, preemption_point, suspensions};
 
 #[cfg(test)]
+mod awaited_tests;
+#[cfg(test)]
 mod move_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]

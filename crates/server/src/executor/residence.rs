@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use base::{Nanos, TenantId};
+use governor::AwaitedFor;
 
 use super::account::{TenantAccount, Wait};
 use super::background::Background;
 use super::governing::Terms;
-use super::handle::{Account, Arrival, Message, TaskHandle, Work, WorkerHandle};
+use super::handle::{Account, Arrival, Message, Rank, TaskHandle, Work, WorkerHandle};
 use super::worker::{current_serial, finish_suspended, schedule_at_home, with_queues};
 use crate::pauses::Pauses;
 
@@ -29,6 +30,8 @@ pub struct Residence {
     uses: AtomicU32,
     /// A call that uses them is suspended. As `uses`.
     has_suspended: AtomicBool,
+    /// Whether others wait for the tenant's upkeep, for each [`AwaitedFor`]. Nothing else is read by it.
+    awaited_for: [AtomicBool; 2],
     seat: RwLock<Seat>,
 }
 
@@ -57,6 +60,7 @@ impl Residence {
             home: AtomicU64::new(worker.0.serial),
             uses: AtomicU32::new(0),
             has_suspended: AtomicBool::new(false),
+            awaited_for: Default::default(),
             seat: RwLock::new(seat),
         })
     }
@@ -145,9 +149,35 @@ impl Residence {
     {
         let residence = self.clone();
         let schedule = move |runnable| {
-            schedule_at_home(&residence.account(), Work::Resident(runnable, background.is_set()));
+            schedule_at_home(&residence.account(), Work::Resident(runnable, Rank::of(&background)));
         };
         self.worker().spawn_scheduled(self.tenant, future, schedule)
+    }
+
+    /// As [`Residence::spawn`] for a task of the tenant's upkeep. While others wait for that it goes before the tenant's other tasks, and no limit of
+    /// processor time holds it; it is charged as ever. A call that is suspended goes before it, since it is in the middle of the tenant's state, and for
+    /// a second in each minute without the limit.
+    pub(crate) fn spawn_upkeep<F>(self: &Arc<Residence>, future: F) -> TaskHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let residence = self.clone();
+        let schedule = move |runnable| {
+            let rank = if residence.is_awaited() { Rank::Awaited } else { Rank::Ordinary };
+            schedule_at_home(&residence.account(), Work::Resident(runnable, rank));
+        };
+        self.worker().spawn_scheduled(self.tenant, future, schedule)
+    }
+
+    /// Says whether others wait for the tenant's upkeep, for one thing. In force for each of its tasks when it is queued the next time: one that stands in a
+    /// queue is polled once as it stands there. From any thread.
+    pub(crate) fn set_awaited(&self, awaited_for: AwaitedFor, is_awaited: bool) {
+        self.awaited_for[awaited_for as usize].store(is_awaited, Ordering::Relaxed);
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.awaited_for.iter().any(|is_awaited| is_awaited.load(Ordering::Relaxed))
     }
 
     /// Lets go of the account, so that the worker can forget a tenant that is gone.

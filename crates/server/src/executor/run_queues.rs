@@ -1,7 +1,7 @@
 //! The worker's own queues: what is ready, whose it is, and what the present accounting interval has cost.
 //!
 //! Only the worker's thread touches them. The governor picks the tenant; within a tenant it is first come, first
-//! served, background work last.
+//! served, upkeep that others wait for first, background work last.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,22 @@ use rustc_hash::FxHashMap;
 
 use super::account::Wait;
 use super::governing::{CpuGoverning, Terms};
-use super::handle::{Account, Work};
+use super::handle::{Account, Rank, Work};
 
 /// So much that is sent is a poll's part of the worker's own work: by reckoning, what the system does for one takes as long as the receiving and sending of a small
 /// statement.
 const SENT_LEN_PER_POLL: usize = 16 << 10;
 
+/// While upkeep that others wait for stands behind a suspended call of other work, no limit of processor time holds the call for so long, in each
+/// [`CALLS_LIFTED_EVERY`]: the upkeep needs what it is in the middle of. More would be a tenant's way around its own limit: it decides how long its
+/// statements are, and whether its records keep the log.
+const CALLS_LIFTED_MAX: Nanos = Nanos::from_secs(1);
+const CALLS_LIFTED_EVERY: Nanos = Nanos::from_secs(60);
+
 struct Queue {
     account: Account,
+    /// Upkeep that others wait for.
+    awaited: VecDeque<Waiting>,
     /// What goes before background work; a call that was suspended first of all, whatever it is.
     work: VecDeque<Waiting>,
     /// Background work, which waits for all of `work`.
@@ -29,6 +37,13 @@ struct Queue {
     threads_wanted: u32,
     /// The scheduler knows that all there is is background work.
     is_background: bool,
+    /// It knows that what goes next is awaited, so that no limit holds it.
+    is_awaited: bool,
+    /// What was popped is a suspended call of other work that goes before awaited upkeep.
+    is_call_lifted: bool,
+    /// What such calls took since then, when a [`CALLS_LIFTED_EVERY`] began.
+    calls_lifted: Nanos,
+    lifted_from: Nanos,
     /// Tasks that stand still, in order, while the tenant is held.
     held: Option<VecDeque<Waiting>>,
     /// The tenant is at home elsewhere.
@@ -42,6 +57,8 @@ struct Queue {
 
 struct Waiting {
     work: Work,
+    /// A call that was suspended goes on by it.
+    is_call: bool,
     /// Since when, and for how long its tenant had been over its limit by then.
     since: Nanos,
     over_limit: Nanos,
@@ -71,11 +88,43 @@ enum Running {
 
 impl Queue {
     fn ready(&self) -> usize {
-        self.work.len() + self.background.len()
+        self.awaited.len() + self.work.len() + self.background.len()
     }
 
-    fn line(&mut self, background: bool) -> &mut VecDeque<Waiting> {
-        if background { &mut self.background } else { &mut self.work }
+    fn line(&mut self, rank: Rank) -> &mut VecDeque<Waiting> {
+        match rank {
+            Rank::Awaited => &mut self.awaited,
+            Rank::Ordinary => &mut self.work,
+            Rank::Background => &mut self.background,
+        }
+    }
+
+    /// Whether what goes next is upkeep that others wait for, or what that has to wait for and may be awaited with it.
+    fn is_next_awaited(&mut self, now: Nanos) -> bool {
+        let is_upkeeps = |call: &Waiting| call.work.rank() == Rank::Awaited;
+        if self.awaited.is_empty() {
+            return self.work.front().is_some_and(|first| first.is_call && is_upkeeps(first));
+        }
+        if self.work.iter().find(|waiting| waiting.is_call).is_none_or(is_upkeeps) {
+            return true;
+        }
+        if now - self.lifted_from >= CALLS_LIFTED_EVERY {
+            (self.lifted_from, self.calls_lifted) = (now, Nanos(0));
+        }
+        self.calls_lifted < CALLS_LIFTED_MAX
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        if self.awaited.is_empty() {
+            return self.work.pop_front().or_else(|| self.background.pop_front());
+        }
+        // Upkeep that came to the tenant's state first would run a suspended call to its end.
+        let Some(call) = self.work.iter().position(|waiting| waiting.is_call) else {
+            return self.awaited.pop_front();
+        };
+        let call = self.work.remove(call)?;
+        self.is_call_lifted = call.work.rank() != Rank::Awaited;
+        Some(call)
     }
 
     /// What could use a core of its own: all tasks together, which one worker runs, each proxy, and what waits for a thread that others have.
@@ -223,16 +272,16 @@ impl RunQueues {
         let over_limit = self.scheduler.over_limit(account.tenant);
         let queue = self.queue(account);
         if let Some(held) = queue.held.as_mut().filter(|_| !is_proxy) {
-            held.push_back(Waiting { work, since: now, over_limit });
+            held.push_back(Waiting { work, is_call: place == Place::First, since: now, over_limit });
             let demand = queue.demand();
             self.tell_come(account.tenant, demand, now);
             return;
         }
-        let waiting = Waiting { work, since: now, over_limit };
+        let waiting = Waiting { work, is_call: place == Place::First, since: now, over_limit };
         match place {
             // As background work, too: whoever came to the tenant's state before it would run it to its end.
             Place::First => queue.work.push_front(waiting),
-            Place::Last => queue.line(waiting.work.is_background()).push_back(waiting),
+            Place::Last => queue.line(waiting.work.rank()).push_back(waiting),
         }
         let was_empty = queue.ready() == 1;
         if is_proxy {
@@ -259,11 +308,16 @@ impl RunQueues {
             by_tenant.insert(account.tenant, index);
             Queue {
                 account: account.clone(),
+                awaited: VecDeque::new(),
                 work: VecDeque::new(),
                 background: VecDeque::new(),
                 proxies: 0,
                 threads_wanted: 0,
                 is_background: false,
+                is_awaited: false,
+                is_call_lifted: false,
+                calls_lifted: Nanos(0),
+                lifted_from: Nanos(0),
                 held: None,
                 has_left: false,
                 running: None,
@@ -289,8 +343,7 @@ impl RunQueues {
         let tenant = pick.tenant()?;
         let index = self.by_tenant[&tenant];
         let queue = self.queues[index].as_mut().expect("a runnable tenant has a queue");
-        let waiting = queue.work.pop_front().or_else(|| queue.background.pop_front());
-        let Waiting { work, since, over_limit } = waiting.expect("a runnable tenant has work");
+        let Waiting { work, since, over_limit, .. } = queue.pop().expect("a runnable tenant has work");
         let (waited, over) = (now - since, self.scheduler.over_limit(tenant) - over_limit);
         if over > Nanos(0) {
             queue.account.add_wait(Wait::OwnCap, over.min(waited));
@@ -309,9 +362,10 @@ impl RunQueues {
         let tenant = self.tenant_of(index);
         let over_limit = self.scheduler.over_limit(tenant);
         let queue = self.queues[index].as_mut().expect("a popped queue exists");
-        queue.running = None;
+        (queue.running, queue.is_call_lifted) = (None, false);
         let is_proxy = work.is_proxy();
-        queue.line(work.is_background()).push_front(Waiting { work, since: now, over_limit });
+        let waiting = Waiting { work, is_call: false, since: now, over_limit };
+        queue.line(waiting.work.rank()).push_front(waiting);
         self.ready += 1;
         if is_proxy {
             self.proxy_comes(index);
@@ -321,7 +375,7 @@ impl RunQueues {
     /// Ends the running of what was popped: its tenant is blocked if nothing of it is ready.
     pub(super) fn settle(&mut self, index: usize, now: Nanos) {
         let queue = self.queues[index].as_mut().expect("a popped queue exists");
-        queue.running = None;
+        (queue.running, queue.is_call_lifted) = (None, false);
         let tenant = queue.account.tenant;
         self.feed.tasks(tenant, queue.demand(), now);
         match queue.ready() {
@@ -330,14 +384,20 @@ impl RunQueues {
         }
     }
 
-    /// Tells the scheduler whether all that a tenant has ready is background work. Not while some of it runs: that is charged as what it was picked as.
+    /// Tells the scheduler whether others wait for what of a tenant goes next, and whether all that is ready is background work. The latter not while
+    /// some of it runs: that is charged as what it was picked as.
     fn rank(&mut self, index: usize, now: Nanos) {
         let queue = self.queues[index].as_mut().expect("a queue with work exists");
         // What is background work stands first there alone, and others behind it have it go on as theirs.
         let is_background = match queue.work.front() {
-            None => true,
-            Some(first) => queue.work.len() == 1 && first.work.is_background(),
+            None => queue.awaited.is_empty(),
+            Some(first) => queue.awaited.is_empty() && queue.work.len() == 1 && first.work.is_background(),
         };
+        let is_awaited = queue.is_next_awaited(now);
+        if queue.is_awaited != is_awaited {
+            queue.is_awaited = is_awaited;
+            self.scheduler.set_awaited(queue.account.tenant, is_awaited, now);
+        }
         if queue.is_background != is_background && queue.running.is_none() {
             queue.is_background = is_background;
             self.scheduler.set_background(queue.account.tenant, is_background, now);
@@ -356,6 +416,9 @@ impl RunQueues {
         }
         queue.polls += 1;
         queue.polled += used;
+        if queue.is_call_lifted {
+            queue.calls_lifted += used;
+        }
         queue.account.add_poll(used);
         self.feed.used(queue.account.tenant, used, now);
         self.scheduler.charge(queue.account.tenant, used, now);
@@ -499,7 +562,7 @@ impl RunQueues {
         assert!(queue.held.is_none() && queue.running.is_none(), "a tenant is held once, and not by itself");
         let was_ready = queue.ready() > 0;
         let mut held = VecDeque::new();
-        for line in [&mut queue.work, &mut queue.background] {
+        for line in [&mut queue.work, &mut queue.awaited, &mut queue.background] {
             let (proxies, tasks): (VecDeque<_>, VecDeque<_>) =
                 line.drain(..).partition(|waiting| waiting.work.is_proxy());
             *line = proxies;
@@ -526,7 +589,9 @@ impl RunQueues {
         let was_empty = queue.ready() == 0;
         let count = held.len();
         for waiting in held {
-            queue.line(waiting.work.is_background()).push_back(waiting);
+            // A call is the first of what was held.
+            let line = if waiting.is_call { &mut queue.work } else { queue.line(waiting.work.rank()) };
+            line.push_back(waiting);
         }
         self.ready += count;
         self.not_before = None;
@@ -579,7 +644,7 @@ impl RunQueues {
         let mut all = Vec::new();
         for queue in self.queues.iter_mut().flatten() {
             let held = queue.held.iter_mut().flat_map(|held| held.drain(..));
-            let ready = queue.work.drain(..).chain(queue.background.drain(..));
+            let ready = queue.awaited.drain(..).chain(queue.work.drain(..)).chain(queue.background.drain(..));
             all.extend(ready.chain(held).map(|waiting| waiting.work));
             (queue.proxies, queue.running) = (0, None);
             self.feed.tasks(queue.account.tenant, 0, now);

@@ -51,7 +51,7 @@ impl Home {
         let home = self.clone();
         // A task of its own, whoever still waits for it: ended half-way it would close the file for further checkpoints.
         let task = async move { drop(tell.send(home.do_checkpoint(pace).await)) };
-        self.spawn(task).detach();
+        self.residence().spawn_upkeep(task).detach();
         told.await.unwrap_or_else(|_| Err(SqlError::internal("a checkpoint did not finish")))
     }
 
@@ -70,7 +70,8 @@ impl Home {
         if self.since_checkpoint().is_some() {
             let home = self.clone();
             // Failures are logged where they happen; the next look tries again.
-            self.spawn(async move { drop(home.do_checkpoint(Pace::Now).await) }).detach();
+            let task = async move { drop(home.do_checkpoint(Pace::Now).await) };
+            self.residence().spawn_upkeep(task).detach();
         } else {
             self.hurry_checkpoint();
         }

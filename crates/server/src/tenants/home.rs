@@ -663,7 +663,7 @@ impl Home {
                     });
                     let home = self.clone();
                     // A task of its own: whoever asked may go away meanwhile.
-                    self.spawn(async move { home.do_open().await }).detach();
+                    self.residence.spawn_upkeep(async move { home.do_open().await }).detach();
                 }
                 phase => {
                     self.phase_changed(phase).await;

@@ -206,7 +206,7 @@ fn home_of(shared: &Shared, tenant: TenantId) -> Option<Arc<Home>> {
 /// Opens a tenant, which replays its redo, and checkpoints it; notes in `failures` what came of it. From any worker.
 async fn recover(home: Arc<Home>, failures: Arc<Failures>) {
     let opened = home.clone();
-    let task = home.spawn(async move {
+    let task = home.residence().spawn_upkeep(async move {
         opened.open().await?;
         opened.checkpoint_or_wait().await
     });

@@ -75,7 +75,8 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
             }
             let begin = || {
                 let (tended, shared, given_up) = (home.clone(), shared.clone(), given_up.clone());
-                home.spawn(async move {
+                // Upkeep: a checkpoint that others wait for waits for what is let go of here.
+                home.residence().spawn_upkeep(async move {
                     let look = async {
                         if is_later {
                             tended.look_at_space();

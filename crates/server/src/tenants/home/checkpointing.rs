@@ -209,8 +209,9 @@ impl Home {
     }
 
     /// Says whether others wait for the tenant's upkeep, its checkpoint and the replay before it, for one thing: while they do for anything, no
-    /// limit of the tenant's holds that. The end of a checkpoint takes it back: who still waits says so again. From any thread.
+    /// limit of the tenant's holds that, of I/O or of processor time. The end of a checkpoint takes it back: who still waits says so again. From any thread.
     pub(in crate::tenants) fn set_awaited(&self, awaited_for: AwaitedFor, is_awaited: bool) {
+        self.residence.set_awaited(awaited_for, is_awaited);
         if let Some(shared) = self.shared_if_running() {
             shared.volumes.set_awaited(self.data_volume, self.id, awaited_for, is_awaited);
         }
