@@ -111,7 +111,7 @@ fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
         server.create_tenant("other").await;
         admin.batch_execute("ALTER TENANT other SET (cpu = 0.1, cpu_max = 0.5)").await.expect("altered");
         owner.batch_execute(TABLE).await.expect("rows");
-        let of_acme = "SELECT tenant, resource, extract(epoch FROM ended - began) AS time, active, promised, demanded, given, missed, over, held, debt, forgiven, cause, owed, broken FROM rowhouse.ledger WHERE tenant = 'acme' ORDER BY began";
+        let of_acme = "SELECT tenant, resource, extract(epoch FROM ended - began) AS time, active, promised, demanded, given, missed, over, held, debt, forgiven, awaited, cause, owed, broken FROM rowhouse.ledger WHERE tenant = 'acme' ORDER BY began";
         let until = Instant::now() + Duration::from_secs(60);
         let found = loop {
             work(&owner, Duration::from_millis(300)).await;
@@ -134,7 +134,7 @@ fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
             assert_eq!(row.get("cause").is_some(), missed > 0.0, "{row:?}");
             assert_eq!(row.get("broken"), Some(if missed > 0.0 { "t" } else { "f" }), "{row:?}");
             assert!((number(row, "owed") - 2.0 * missed).abs() < 1e-5, "{row:?}");
-            for of_limit in ["over", "held", "debt", "forgiven"] {
+            for of_limit in ["over", "held", "debt", "forgiven", "awaited"] {
                 assert_eq!(number(row, of_limit), 0.0, "{of_limit}: there is no limit");
             }
         }

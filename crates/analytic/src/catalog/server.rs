@@ -407,6 +407,7 @@ fn ledger(out: &mut Rows<'_>, broken_only: bool) {
             ("held", entry.held.map_or(Datum::Null, Datum::Float8)),
             ("debt", entry.debt.map_or(Datum::Null, Datum::Float8)),
             ("forgiven", entry.forgiven.map_or(Datum::Null, Datum::Float8)),
+            ("awaited", entry.awaited.map_or(Datum::Null, Datum::Float8)),
             ("cause", entry.cause.map_or(Datum::Null, text)),
             ("delay_p99", entry.delay_p99.map_or(Datum::Null, Datum::Float8)),
             ("delay_max", entry.delay_max.map_or(Datum::Null, Datum::Float8)),

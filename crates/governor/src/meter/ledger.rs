@@ -84,6 +84,8 @@ pub struct OwnLimit {
     pub debt: u64,
     /// What was taken beyond it and will not be paid for, since the tenant would be stopped for more than a second.
     pub forgiven: u64,
+    /// The part of `given` that others waited for, so that the limit did not hold it.
+    pub awaited: u64,
 }
 
 /// One tenant, one resource, one metering interval. Amounts are in the resource's unit.

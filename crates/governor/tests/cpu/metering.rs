@@ -567,6 +567,24 @@ fn a_row_says_what_is_owed_to_a_limit_what_is_forgiven_and_what_it_kept() {
     assert!(rows[1].demanded == 0 && rows[1].is_telling(), "all that is promised was held: {:?}", rows[1]);
 }
 
+#[test]
+fn what_others_waited_for_is_told_once() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), CpuTerms { max: Some(MilliCores(100)), ..terms(100) }, Nanos(0));
+    for second in 1..=2 {
+        let now = Nanos(second * SECOND);
+        feed.used(id(0), Nanos(700 * MS), now);
+        if second == 1 {
+            feed.was_awaited(id(0), Nanos(600 * MS), now);
+        }
+        let row = collect(&mut audit, now.0)[0];
+        let awaited = if second == 1 { 600 } else { 0 };
+        assert_eq!((row.given / MS, row.over / MS, row.own_limit.awaited / MS), (700, 600, awaited));
+    }
+}
+
 /// A tenant whose polls take three seconds under a limit of a quarter of a core, which the scheduler charges so many times: what is
 /// forgiven by the ledger, and by the scheduler's account.
 fn forgiven_where(charged: u32) -> (u64, u64) {

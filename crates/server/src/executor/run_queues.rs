@@ -39,7 +39,9 @@ struct Queue {
     is_background: bool,
     /// It knows that what goes next is awaited, so that no limit holds it.
     is_awaited: bool,
-    /// What was popped is a suspended call of other work that goes before awaited upkeep.
+    /// What was popped was awaited.
+    runs_awaited: bool,
+    /// And is a suspended call of other work that goes before awaited upkeep.
     is_call_lifted: bool,
     /// What such calls took since then, when a [`CALLS_LIFTED_EVERY`] began.
     calls_lifted: Nanos,
@@ -315,6 +317,7 @@ impl RunQueues {
                 threads_wanted: 0,
                 is_background: false,
                 is_awaited: false,
+                runs_awaited: false,
                 is_call_lifted: false,
                 calls_lifted: Nanos(0),
                 lifted_from: Nanos(0),
@@ -343,6 +346,7 @@ impl RunQueues {
         let tenant = pick.tenant()?;
         let index = self.by_tenant[&tenant];
         let queue = self.queues[index].as_mut().expect("a runnable tenant has a queue");
+        queue.runs_awaited = queue.is_awaited;
         let Waiting { work, since, over_limit, .. } = queue.pop().expect("a runnable tenant has work");
         let (waited, over) = (now - since, self.scheduler.over_limit(tenant) - over_limit);
         if over > Nanos(0) {
@@ -362,7 +366,8 @@ impl RunQueues {
         let tenant = self.tenant_of(index);
         let over_limit = self.scheduler.over_limit(tenant);
         let queue = self.queues[index].as_mut().expect("a popped queue exists");
-        (queue.running, queue.is_call_lifted) = (None, false);
+        queue.running = None;
+        (queue.runs_awaited, queue.is_call_lifted) = (false, false);
         let is_proxy = work.is_proxy();
         let waiting = Waiting { work, is_call: false, since: now, over_limit };
         queue.line(waiting.work.rank()).push_front(waiting);
@@ -375,7 +380,8 @@ impl RunQueues {
     /// Ends the running of what was popped: its tenant is blocked if nothing of it is ready.
     pub(super) fn settle(&mut self, index: usize, now: Nanos) {
         let queue = self.queues[index].as_mut().expect("a popped queue exists");
-        (queue.running, queue.is_call_lifted) = (None, false);
+        queue.running = None;
+        (queue.runs_awaited, queue.is_call_lifted) = (false, false);
         let tenant = queue.account.tenant;
         self.feed.tasks(tenant, queue.demand(), now);
         match queue.ready() {
@@ -421,6 +427,9 @@ impl RunQueues {
         }
         queue.account.add_poll(used);
         self.feed.used(queue.account.tenant, used, now);
+        if queue.runs_awaited {
+            self.feed.was_awaited(queue.account.tenant, used, now);
+        }
         self.scheduler.charge(queue.account.tenant, used, now);
     }
 

@@ -305,6 +305,7 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
         held: of_limit(row.own_limit.held),
         debt: of_limit(row.own_limit.debt),
         forgiven: of_limit(row.own_limit.forgiven),
+        awaited: of_limit(row.own_limit.awaited),
         cause: row.cause.map(Cause::as_str),
         delay_p99: row.delays.map(|delays| delays.p99.as_secs_f64()),
         delay_max: row.delays.map(|delays| delays.max.as_secs_f64()),

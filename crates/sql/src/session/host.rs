@@ -68,11 +68,13 @@ pub struct LedgerEntry {
     pub missed: f64,
     /// More than the limit.
     pub over: f64,
-    /// Of processor time: what of the reservation the tenant's own limit kept from it, for what it had taken beyond it before; what it has taken beyond it by the
-    /// interval's end and is yet to be stopped for; and what it took beyond it and will not be stopped for.
+    /// Of processor time: what of the reservation the tenant's own limit kept from it, for what it had taken beyond it before; what it has taken beyond it
+    /// by the interval's end and is yet to be stopped for; what it took beyond it and will not be stopped for; and what of `given` others waited for,
+    /// which the limit does not hold.
     pub held: Option<f64>,
     pub debt: Option<f64>,
     pub forgiven: Option<f64>,
+    pub awaited: Option<f64>,
     /// Why, if something was missed.
     pub cause: Option<&'static str>,
     /// How late requests with a deadline were, in seconds.

@@ -301,6 +301,7 @@ impl Record {
         let past = self.meter.tally.take_past();
         let ahead = self.ahead;
         let forgiven = self.meter.forgiven.swap(0, Ordering::Relaxed);
+        let awaited = self.meter.awaited.swap(0, Ordering::Relaxed);
         let (debt, forgiven) = match limits_held {
             true => (self.meter.tally.ahead(now), forgiven),
             false => {
@@ -330,7 +331,7 @@ impl Record {
             given: given + past,
             missed,
             over,
-            own_limit: OwnLimit { held, debt, forgiven },
+            own_limit: OwnLimit { held, debt, forgiven, awaited },
             active,
             cause: match missed {
                 0 => None,

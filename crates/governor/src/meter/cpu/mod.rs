@@ -123,6 +123,8 @@ struct TenantMeter {
     tally: Tally,
     /// What was used beyond the limit and will not be paid for, in nanoseconds, since the last row.
     forgiven: AtomicU64,
+    /// What of its use others waited for, in nanoseconds, since the last row.
+    awaited: AtomicU64,
     /// Taken by who changes the terms, by who moves the tenant and by the collector, never by a worker's run path.
     in_force: Mutex<InForce>,
 }
@@ -240,7 +242,8 @@ impl CpuMeters {
         let fresh = || {
             self.version.fetch_add(1, Ordering::Release);
             let in_force = Mutex::new(InForce::new(CpuTerms::default(), now));
-            Arc::new(TenantMeter { tally: Tally::default(), forgiven: AtomicU64::new(0), in_force })
+            let (forgiven, awaited) = (AtomicU64::new(0), AtomicU64::new(0));
+            Arc::new(TenantMeter { tally: Tally::default(), forgiven, awaited, in_force })
         };
         meters.entry(tenant).or_insert_with(fresh).clone()
     }
@@ -303,6 +306,11 @@ impl CpuFeed {
         if tenant == TenantId::SYSTEM {
             self.of_system.fetch_add(used.0, Ordering::Relaxed);
         }
+    }
+
+    /// So much of what was [`CpuFeed::used`] others waited for: the tenant's limit does not hold that.
+    pub fn was_awaited(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
+        self.fed(tenant, now).meter.awaited.fetch_add(used.0, Ordering::Relaxed);
     }
 
     /// As [`CpuFeed::used`] on a thread that is kept to no worker's core.
