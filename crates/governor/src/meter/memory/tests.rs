@@ -314,6 +314,45 @@ fn a_curve_is_of_what_came_since_its_promise_was_made() {
     assert_eq!(meters.curve(base::TenantId(99)), []);
 }
 
+/// A cache of just the promised size, over all pages and with the ghost's own choice, has other pages than the ghost by the sample alone: so what an
+/// interval shows of an excess is three deviations of that at most, and may well be more than a twentieth.
+#[test]
+fn a_cache_of_the_promised_size_is_within_chance_of_its_miniature() {
+    let (mut intervals, mut beyond_a_twentieth) = (0, 0);
+    for seed in 0..10 {
+        let mut draws = Draws(seed);
+        let promised = draws.between(128, 256);
+        let all = promised * draws.between(130, 200) / 100;
+        let sample = PageSample::for_cache(promised);
+        let mut real = GhostCache::new(usize::try_from(promised).expect("a few hundred"));
+        let mut ghost = GhostCache::new(sample.part_of(promised));
+        let (mut told, mut spared, mut excess) = (0, 0i64, 0i64);
+        for n in 0..8 * all + 10 * EVIDENCE_MIN * sample.unit() {
+            let no = PageNo(u32::try_from(draws.between(0, all - 1)).expect("a few hundred"));
+            let is_spared = real.reference(no, true, &mut |_: PageNo| {}).had;
+            if !sample.has(no) {
+                continue;
+            }
+            let would_be = ghost.reference(no, true, &mut |_: PageNo| {}).had;
+            // Both are full by then.
+            if n < 8 * all {
+                continue;
+            }
+            told += 1;
+            spared += i64::from(would_be);
+            excess += i64::from(would_be) - i64::from(is_spared);
+            if told == EVIDENCE_MIN {
+                let chance = 3.0 * (2.0 * spared as f64).sqrt();
+                assert!(excess as f64 <= chance, "seed {seed}: {excess} of {spared}, {chance} by chance");
+                intervals += 1;
+                beyond_a_twentieth += u32::from(excess * 20 > spared);
+                (told, spared, excess) = (0, 0, 0);
+            }
+        }
+    }
+    assert!(intervals >= 80 && beyond_a_twentieth > 0, "{beyond_a_twentieth} of {intervals}");
+}
+
 #[test]
 fn a_promise_of_any_size_is_metered_in_96_kib() {
     assert!(MemoryMeter::new(pages(7), Arc::default()).is_none());
