@@ -23,9 +23,9 @@ use crate::{Dice, Stop, require};
 const ACTS: Nanos = Nanos::from_millis(100);
 /// From when on what the limit before let through at once is no part of what there is.
 const SETTLED: Nanos = Nanos::from_millis(300);
-const CHANGES: u64 = 6;
+const CHANGES: u64 = 4;
 /// Between two changes, and as much again by chance.
-const APART: Nanos = Nanos::from_millis(800);
+const APART: Nanos = Nanos::from_millis(600);
 /// Of virtual time; each change takes some milliseconds besides.
 const WORK: Nanos = Nanos((CHANGES + 1) * 2 * APART.0);
 const CLIENTS: u64 = 6;
