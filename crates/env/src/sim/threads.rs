@@ -153,6 +153,8 @@ struct State {
     /// Who waits for the baton, the holder not among them.
     parked: BTreeMap<ThreadNo, Parked>,
     holder: ThreadNo,
+    /// By which each is told that it holds the baton, from when it first waited for it: of ten threads that sleep, one is woken.
+    turns: BTreeMap<ThreadNo, Arc<Condvar>>,
     started: ThreadNo,
     alive: usize,
     /// What panicked on its threads.
@@ -165,11 +167,19 @@ struct State {
     told_until: Nanos,
 }
 
+impl State {
+    /// Wakes who holds the baton now, if it waits for it.
+    fn tell_holder(&self) {
+        if let Some(turn) = self.turns.get(&self.holder) {
+            turn.notify_one();
+        }
+    }
+}
+
 /// Whose turn it is.
 #[derive(Default)]
 pub(super) struct Baton {
     state: Mutex<State>,
-    passed: Condvar,
 }
 
 impl Baton {
@@ -199,11 +209,18 @@ impl Baton {
         std::mem::take(&mut self.state().panics)
     }
 
-    /// Waits until `me`, the calling thread, holds the baton. Unwinds if the world has ended meanwhile.
-    fn await_turn(&self, mut state: MutexGuard<'_, State>, me: ThreadNo) {
+    /// Waits until `me`, the calling thread, holds the baton.
+    fn await_baton<'s>(&self, mut state: MutexGuard<'s, State>, me: ThreadNo) -> MutexGuard<'s, State> {
+        let turn = Arc::clone(state.turns.entry(me).or_default());
         while state.holder != me {
-            state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = turn.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state
+    }
+
+    /// As [`Baton::await_baton`]. Unwinds if the world has ended meanwhile.
+    fn await_turn(&self, state: MutexGuard<'_, State>, me: ThreadNo) {
+        let state = self.await_baton(state, me);
         let dying = state.dying && me != HARNESS;
         drop(state);
         if dying {
@@ -228,7 +245,7 @@ impl Machine {
         debug_assert_eq!(state.holder, me, "who runs holds the baton");
         state.parked.insert(me, Parked { park, woken: false });
         let found = self.pass_on(&mut state);
-        self.baton.passed.notify_all();
+        state.tell_holder();
         self.baton.await_turn(state, me);
         // Others are not told: the harness is about to find out by itself.
         if me == HARNESS { found } else { Ok(()) }
@@ -323,7 +340,7 @@ impl Machine {
         state.alive += 1;
         state.parked.insert(me, Parked { park: Park::Yield, woken: true });
         state.holder = number;
-        self.baton.passed.notify_all();
+        state.tell_holder();
         self.baton.await_turn(state, me);
         Ok(Box::new(SimThread { machine, number }))
     }
@@ -332,15 +349,12 @@ impl Machine {
     fn run_thread(self: &Arc<Machine>, number: ThreadNo, body: Box<dyn FnOnce() + Send>) {
         CURRENT.set(number);
         MACHINE.set(Arc::downgrade(self));
-        let mut state = self.baton.state();
-        while state.holder != number {
-            state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(state);
+        drop(self.baton.await_baton(self.baton.state(), number));
         // The hook has noted what it was.
         let _ = catch_unwind(AssertUnwindSafe(body));
         let mut state = self.baton.state();
         state.alive -= 1;
+        state.turns.remove(&number);
         if state.dying {
             // The harness names the next to die.
             state.parked.remove(&HARNESS);
@@ -348,7 +362,7 @@ impl Machine {
         } else {
             let _ = self.pass_on(&mut state);
         }
-        self.baton.passed.notify_all();
+        state.tell_holder();
     }
 
     /// Has every thread but the harness unwind from where it waits, one after the other.
@@ -368,10 +382,8 @@ impl Machine {
             state.parked.remove(&next);
             state.parked.insert(HARNESS, Parked { park: Park::Join(next), woken: false });
             state.holder = next;
-            self.baton.passed.notify_all();
-            while state.holder != HARNESS {
-                state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+            state.tell_holder();
+            drop(self.baton.await_baton(state, HARNESS));
         }
     }
 }
