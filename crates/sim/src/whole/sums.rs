@@ -12,7 +12,7 @@ use std::path::Path;
 use std::pin::pin;
 
 use base::Nanos;
-use futures::future::{Either, select};
+use futures::future::{Either, join_all, select};
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::bulk::Share;
@@ -42,6 +42,9 @@ const HANGING_UP_PERCENT: u64 = 15;
 const PATIENCE_MAX: u64 = 1_500;
 /// Of a hundred queries, so many sort more than fits.
 const SORTING_PERCENT: u64 = 5;
+/// Of a hundred times, in so many as many ask at once: on one worker four queries of a tenant run at a time, and the others wait.
+const AT_ONCE_PERCENT: u64 = 3;
+const AT_ONCE: usize = 6;
 /// Microseconds for which a client does not read the answer of [`many`] at most.
 const UNREAD_MAX: u64 = 200_000;
 /// What a query's own transaction adds for it to see.
@@ -275,9 +278,10 @@ impl<O: Object> Run<O> {
             {
                 admin.recover(fate).await?;
             }
-            let asked = match dice.percent(SORTING_PERCENT) {
-                true => self.ask_for_sort(&mut client, sums).await,
-                false => ask(&mut client, sums, &dice).await,
+            let asked = match dice.below(100) {
+                drawn if drawn < SORTING_PERCENT => self.ask_for_sort(&mut client, sums).await,
+                drawn if drawn < SORTING_PERCENT + AT_ONCE_PERCENT => self.ask_at_once(place, sums).await,
+                _ => ask(&mut client, sums, &dice).await,
             };
             if let Err(fate) = asked {
                 client.recover(fate).await?;
@@ -298,6 +302,20 @@ impl<O: Object> Run<O> {
         };
         sums.judge_sorted(told, &answer.rows)?;
         Ok(())
+    }
+
+    /// Asks for more sums at once than may be under way.
+    async fn ask_at_once(&self, place: usize, sums: &Sums) -> Result<(), Fate> {
+        let mut clients: Vec<WireClient> = (0..AT_ONCE).map(|_| self.client_of(place)).collect();
+        let mut all = Ok(());
+        for outcome in join_all(clients.iter_mut().map(|client| ask_for_sum(client, sums, None))).await {
+            match outcome {
+                Err(fate @ Fate::Stop(Stop::PowerOff | Stop::Violation(_))) => return Err(fate),
+                Err(fate) => all = Err(fate),
+                Ok(()) => {}
+            }
+        }
+        all
     }
 
     /// Looks until there is a file of a query that puts rows aside.
