@@ -9,6 +9,7 @@ use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use sql::expr::{Aggregates, BoundExpr, Scope, SetFunction, bind_expr, fold_ident, set_function};
+use sql::parse::is_made_once;
 use sql::system::{FoundRelation, find_relation};
 use sqlparser::ast;
 use tenant::catalog::{Privileges, Relation as CatalogRelation, Table, ViewDefinition};
@@ -107,7 +108,12 @@ impl Binder<'_> {
             }
             ast::TableFactor::Table { sample: Some(_), .. } => Err(SqlError::unsupported("TABLESAMPLE")),
             ast::TableFactor::Derived { subquery, alias, sample: None, .. } => {
-                let (relation, _) = self.query(subquery, outer)?;
+                let ((mut relation, _), uses) = self.noting_uses(|| self.query(subquery, outer))?;
+                // A common table of a change, which stands here in its place. It looks at no row around it.
+                let is_once = alias.as_ref().is_some_and(|alias| is_made_once(&alias.name.value));
+                if is_once && uses.is_empty() && self.recursive_terms.get() == 0 {
+                    relation.plan = self.made_once("once", relation.plan, &uses)?;
+                }
                 let mut relation = self.rename_columns(relation)?;
                 match alias {
                     Some(alias) => apply_alias(&mut relation, alias)?,

@@ -568,6 +568,15 @@ fn records_of_json_are_read_here_too() {
 }
 
 #[test]
+fn a_common_table_of_a_change_is_made_once_for_all_rows() {
+    let mut sample = Sample::new();
+    // As it stands within the expression of a change.
+    let common = "(select * from (select random() as r) as \"\u{1}once\") as c";
+    let sql = format!("select count(distinct (select c.r from {common} where p.id > 0)) from parent p");
+    assert_eq!(sample.text(&sql).as_deref(), Ok("1\n"));
+}
+
+#[test]
 fn the_server_has_one_version() {
     let mut sample = Sample::new();
     let expected = format!("{}\n", sql::session::version_text());
