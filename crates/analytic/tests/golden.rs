@@ -363,6 +363,9 @@ fn types_of_signatures_have_names() {
     let sql = "select proname, prorettype::regtype::text from pg_catalog.pg_proc p where proname = 'array_in' and \
                p.prorettype::regtype != 'trigger'::regtype and p.prorettype <> 'pg_catalog.trigger'::pg_catalog.regtype";
     assert_eq!(sample.text(sql).as_deref(), Ok("array_in|anyarray\n"));
+    let sql = "select oid, proname, prorettype::regtype::text from pg_catalog.pg_proc
+               where proname in ('hashtext', 'jsonb_to_recordset') order by 1";
+    assert_eq!(sample.text(sql).as_deref(), Ok("400|hashtext|integer\n3491|jsonb_to_recordset|record\n"));
 }
 
 #[test]
