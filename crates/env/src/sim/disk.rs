@@ -36,7 +36,7 @@ use rand::rngs::StdRng;
 
 use super::{Machine, lock};
 use crate::disk::{Device, DirEntry, DirLock, Disk, File, FileOps, OpenMode};
-use arrivals::Arrivals;
+use arrivals::{Arrivals, Replaced};
 use names::{Directory, InodeNo, NameChange, Node, file_of, normal, split};
 pub use replay::{Image, Replay};
 
@@ -112,13 +112,6 @@ struct Unsynced {
     in_doubt: bool,
 }
 
-/// What a sector held, and the number of the write that replaced it.
-#[derive(Clone)]
-struct Replaced {
-    content: Option<Box<Sector>>,
-    by: u64,
-}
-
 /// The length and the number of contents kept for a sector written often, so that a busy one stays bounded.
 const VERSIONS_MAX: usize = 4;
 
@@ -141,16 +134,28 @@ impl Inode {
     }
 
     fn write(&mut self, buf: &[u8], offset: u64, durable: bool) {
+        self.write_where(|_, _, _| true, buf, offset, durable);
+    }
+
+    /// Only those sectors change for which `is_wanted` holds, of their numbers and what is written to them.
+    fn write_where(
+        &mut self,
+        is_wanted: impl Fn(&Inode, u64, &[u8]) -> bool,
+        buf: &[u8],
+        offset: u64,
+        durable: bool,
+    ) {
         self.writes += 1;
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
             let within = (at % SECTOR as u64) as usize;
             let piece = (SECTOR - within).min(buf.len() - done);
-            let number = at / SECTOR as u64;
-            self.change_sector(number, durable, |sector| {
-                sector[within..within + piece].copy_from_slice(&buf[done..done + piece]);
-            });
+            let (number, bytes) = (at / SECTOR as u64, &buf[done..done + piece]);
+            if is_wanted(self, number, bytes) {
+                let into = within..within + piece;
+                self.change_sector(number, durable, |sector| sector[into].copy_from_slice(bytes));
+            }
             done += piece;
         }
         let end = offset + buf.len() as u64;
@@ -220,9 +225,7 @@ impl Inode {
             let kept = match policy {
                 PowerCut::DropUnsynced => 0,
                 PowerCut::Random => random.random_range(0..=unsynced.may_hold.len()),
-                PowerCut::Writes => {
-                    arrivals.kept(unsynced.may_hold.iter().map(|replaced| replaced.by), random)
-                }
+                PowerCut::Writes => arrivals.kept(&unsynced.may_hold, random),
             };
             if kept == unsynced.may_hold.len() {
                 continue;

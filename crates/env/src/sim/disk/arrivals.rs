@@ -5,6 +5,15 @@ use std::collections::BTreeMap;
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use super::Sector;
+
+/// What a sector held, and the number of the write that replaced it.
+#[derive(Clone)]
+pub(super) struct Replaced {
+    pub(super) content: Option<Box<Sector>>,
+    pub(super) by: u64,
+}
+
 /// Of so many writes one is torn.
 const TORN_ONE_IN: u32 = 6;
 
@@ -25,15 +34,11 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// How many of the contents that a sector has had since it was durable, each made by one of these writes in turn, up to the one it is left with.
-    pub(super) fn kept(
-        &mut self,
-        writes: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator,
-        random: &mut StdRng,
-    ) -> usize {
-        let newest_first = writes.enumerate().rev();
-        for (before, write) in newest_first {
-            let has_arrived = match self.arrival(write, random) {
+    /// Which of the contents that a sector has had since it was durable it is left with, by its place among them; the present one comes after all that were
+    /// replaced.
+    pub(super) fn kept(&mut self, replaced: &[Replaced], random: &mut StdRng) -> usize {
+        for (before, Replaced { by, .. }) in replaced.iter().enumerate().rev() {
+            let has_arrived = match self.arrival(*by, random) {
                 Arrival::Whole => true,
                 Arrival::Torn => random.random(),
                 Arrival::Lost => false,

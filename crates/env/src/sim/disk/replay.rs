@@ -3,7 +3,7 @@
 //! A sync makes durable what had ended when it began, and so it takes effect there, if its end is before the cut. A write is made where it ended;
 //! those under way at the cut are made there, and may be lost as any other. What images there may be is listed at the head of [`super`].
 //!
-//! All files are held in memory, but for what was never written of them.
+//! All files are held in memory, but for zeros where nothing else was ever written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -223,7 +223,11 @@ impl Life {
     /// Writes the first `len` bytes of what was to be written. The file may have been closed since.
     fn make(&self, write: &Write, len: usize, durable: bool) {
         if let Some(inode) = lock(&self.world.0.disk).inodes.get_mut(&write.file) {
-            inode.write(&write.bytes[..len], write.offset, durable);
+            // New segments of a log are filled with zeros, where there is nothing else to be lost.
+            let changes = |inode: &Inode, sector: u64, bytes: &[u8]| {
+                inode.sectors.contains_key(&sector) || bytes.iter().any(|byte| *byte != 0)
+            };
+            inode.write_where(changes, &write.bytes[..len], write.offset, durable);
         }
     }
 }
@@ -282,7 +286,7 @@ impl Image {
         self.undecided
     }
 
-    /// Puts the files into the real directory `to`, which is made now, with holes where nothing was written.
+    /// Puts the files into the real directory `to`, which is made now, with holes where nothing but zeros was written.
     pub fn write_to(&self, to: &Path) -> io::Result<()> {
         let disk = lock(&self.world.0.disk);
         write_dir(&disk, &self.root, to)

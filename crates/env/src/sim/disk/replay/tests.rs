@@ -231,6 +231,38 @@ fn what_failed_may_have_arrived_and_a_failed_sync_saves_nothing() {
 }
 
 #[test]
+fn zeros_where_nothing_was_leave_nothing_to_decide() {
+    let (fd, path) = (3, Path::new("/d/f"));
+    let write =
+        |tag: u64, bytes: &'static [u8]| Event::WriteBegun { tag, fd, offset: 0, durable: false, bytes };
+    let (file, ends) = recording_of(&[
+        Event::Opened { fd, made: true, path },
+        Event::DirSynced { path: Path::new("/d") },
+        write(8, &[0; 8192]),
+        Event::Ended { tag: 8, done: Some(8192) },
+        write(8, &[1; 512]),
+        Event::Ended { tag: 8, done: Some(512) },
+        write(8, &[0; 1024]),
+        Event::Ended { tag: 8, done: Some(1024) },
+    ]);
+    let mut replay = Replay::open(file.path(), Path::new("/d"), None).unwrap();
+    assert_eq!(replay.cut(ends[3], PowerCut::Random, 0).unwrap().undecided(), 0);
+    assert_eq!(replay.cut(ends[5], PowerCut::Random, 0).unwrap().undecided(), 1);
+    let mut seen = BTreeSet::new();
+    for seed in 0..100 {
+        let image = replay.cut(ends[7], PowerCut::Random, seed).unwrap();
+        assert_eq!(image.undecided(), 1);
+        let bytes = left(&image).remove("f").unwrap();
+        if !bytes.is_empty() {
+            assert!(bytes.len() == 8192 && bytes[1..512].iter().all(|byte| *byte == bytes[0]));
+            assert!(bytes[512..].iter().all(|byte| *byte == 0));
+            seen.insert(bytes[0]);
+        }
+    }
+    assert_eq!(seen, BTreeSet::from([0, 1]));
+}
+
+#[test]
 fn what_is_elsewhere_is_left_out_and_may_not_come_in() {
     let (elsewhere, inside) = (Path::new("/tmp/f"), Path::new("/d/f"));
     let (file, ends) = recording_of(&[
