@@ -101,7 +101,8 @@ impl Ending {
         match dice.below(100) {
             0..20 => Ending::Kill,
             20..65 => Ending::PowerCut(PowerCut::DropUnsynced),
-            _ => Ending::PowerCut(PowerCut::Random),
+            65..82 => Ending::PowerCut(PowerCut::Random),
+            _ => Ending::PowerCut(PowerCut::Writes),
         }
     }
 
