@@ -248,8 +248,9 @@ impl View<'_> {
         let (table, referencing) = (self.table(table)?, self.table(referencing)?);
         let Some(key) = referencing.foreign_key(constraint) else { return Ok(()) };
         let action = if new.is_some() { key.on_update } else { key.on_delete };
+        let is_own = self.txn.own_later == Some(table.oid) && referencing.oid == table.oid;
         match action {
-            ReferentialAction::NoAction if self.txn.due.puts_off(key) => {
+            ReferentialAction::NoAction if is_own || self.txn.due.puts_off(key) => {
                 self.put_off(referencing.oid, key, table.oid, Side::Referenced, old);
                 return Ok(());
             }

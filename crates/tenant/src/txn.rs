@@ -67,7 +67,7 @@ pub struct Txn {
     pub(crate) checks: Vec<PendingCheck>,
     /// Checks due at the transaction's end.
     pub(crate) due: Due,
-    /// The table whose rows may refer to rows of it that come behind them ([`Txn::look_later`]).
+    /// The table whose rows may refer to rows of it that come behind them, or go before them ([`Txn::look_later`]).
     pub(crate) own_later: Option<Oid>,
     /// Rows that the statement's foreign keys changed, of tables with CHECK constraints: the table and the row's key.
     pub(crate) cascaded: Vec<(Oid, Key)>,
@@ -227,7 +227,8 @@ impl Txn {
     }
 
     /// From now on rows of this table that refer to others of it that are not there are not refused before [`crate::View::check_own`]: what they
-    /// refer to may be part of the same statement. `None` for no table.
+    /// refer to may be part of the same statement. Nor are those that are gone while others of it refer to them, for these may be about to go too, where the foreign key has
+    /// NO ACTION. `None` for no table.
     pub fn look_later(&mut self, table: Option<Oid>) {
         self.own_later = table;
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::Oid;
 use sqlparser::ast;
-use tenant::catalog::Table;
+use tenant::catalog::{ReferentialAction, Table};
 use types::{PgType, TypeMod};
 
 use super::keyed::KeyedRows;
@@ -459,9 +459,14 @@ pub struct DeletePlan {
 
 impl PointPlan {
     /// Whether it can be run in parts: its rows come from one scan of a table or an index, from a series, or are given, none of them depends on another
-    /// one, and foreign keys can be checked after each part.
+    /// one, and foreign keys can be checked after each part, or behind the last one ([`PointPlan::refers_to_itself`]).
     pub(super) fn can_run_in_slices(&self) -> bool {
-        let is_alone = |table: &Table| table.foreign_keys.iter().all(|key| key.referenced_table != table.oid);
+        // What is to be done to rows of the same table would come before the statement finds them.
+        let is_alone = |table: &Table| {
+            let acts = |action| !matches!(action, ReferentialAction::NoAction);
+            let mut own = table.foreign_keys.iter().filter(|key| key.referenced_table == table.oid);
+            own.all(|key| !acts(key.on_delete) && !acts(key.on_update))
+        };
         let is_found = |source: &ChangeSource, joined: bool| match source {
             ChangeSource::Node(node) => !joined && node.is_one_scan(),
             ChangeSource::External { .. } => false,
@@ -497,6 +502,17 @@ impl PointPlan {
 }
 
 impl PointPlan {
+    /// The table that is changed, if its rows refer to each other: what a part of the statement leaves in want of another row may have it in the end.
+    pub(crate) fn refers_to_itself(&self) -> Option<Oid> {
+        let table = match &self.statement {
+            PointStatement::Select(_) => return None,
+            PointStatement::Insert(insert) => &insert.table,
+            PointStatement::Update(update) => &update.table,
+            PointStatement::Delete(delete) => &delete.table,
+        };
+        table.foreign_keys.iter().any(|key| key.referenced_table == table.oid).then_some(table.oid)
+    }
+
     /// The table of an INSERT that may come to a row which it has made or changed itself, and has to be told that it did.
     pub(crate) fn table_met_again(&self) -> Option<&Arc<Table>> {
         match &self.statement {

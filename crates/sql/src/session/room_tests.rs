@@ -470,3 +470,39 @@ fn long_upserts_run_in_slices_that_change_rows_as_they_are_by_then_and_each_once
     assert_eq!(bench.run(&mut one, left).tags, ["INSERT 0 1"]);
     assert_eq!(bench.run(&mut one, some).lines(), ["1", "101", "1", "101"]);
 }
+
+#[test]
+fn rows_of_a_long_change_may_refer_to_others_of_it_whichever_slice_has_them() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(
+        &mut session,
+        "CREATE TABLE e (id int PRIMARY KEY, boss int REFERENCES e (id)); CREATE INDEX ON e (boss)",
+    );
+    let refused = |bench: &mut Bench, session: &mut Session, change: &str| loop {
+        match bench.try_run(session, change) {
+            Err(Pause::Error(error)) => break error.state().to_string(),
+            Err(Pause::Yield | Pause::Slice(_)) => {}
+            outcome => panic!("{outcome:?}"),
+        }
+    };
+    let count = "SELECT count(*) FROM e WHERE id > 5500";
+    let lacking =
+        "INSERT INTO e SELECT g, CASE WHEN g = 3 THEN 9999 ELSE g END FROM generate_series(1, 6000) g";
+    assert_eq!(refused(&mut bench, &mut session, lacking), "23503");
+    assert_eq!(bench.run(&mut session, count).lines(), ["0"]);
+    for (change, tag) in [
+        ("INSERT INTO e SELECT g, g % 6000 + 1 FROM generate_series(1, 6000) g", "INSERT 0 6000"),
+        ("UPDATE e SET boss = NULLIF(id - 1, 0)", "UPDATE 6000"),
+    ] {
+        let (answer, turns) = bench.run_in_turns(&mut session, change);
+        assert_eq!(answer.tags, [tag]);
+        assert!(turns > 20, "{change}: {turns} turns");
+    }
+    // Row 5001 refers to one that goes.
+    assert_eq!(refused(&mut bench, &mut session, "DELETE FROM e WHERE id <= 5000"), "23503");
+    assert_eq!(bench.run(&mut session, count).lines(), ["500"]);
+    let (answer, turns) = bench.run_in_turns(&mut session, "DELETE FROM e WHERE id <= 6000");
+    assert_eq!(answer.tags, ["DELETE 6000"]);
+    assert!(turns > 20, "{turns} turns");
+}
