@@ -103,6 +103,40 @@ fn an_altered_limit_holds_what_runs_within_a_tenth_of_a_second() {
 }
 
 #[test]
+fn an_altered_limit_holds_a_query_that_runs() {
+    /// A join whose condition no pair of rows fulfils, on an analytical thread: it yields no batch.
+    const LONG: &str = "SELECT count(*) FROM t a, t b WHERE (a.n * b.n) % 7 = 8";
+    async fn again_and_again(owner: Client) -> Result<(), tokio_postgres::Error> {
+        loop {
+            owner.batch_execute(LONG).await?;
+        }
+    }
+    let server = Server::with_acme();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        owner.batch_execute(TABLE).await.expect("rows");
+        let cancel = owner.cancel_token();
+        let running = tokio::spawn(again_and_again(owner));
+        uses(&admin, "acme", 0.3).await;
+        admin.batch_execute("ALTER TENANT acme SET (cpu_max = 0.02)").await.expect("altered");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (before, began) = (cpu_seconds(&admin, "acme").await, Instant::now());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let given = cpu_seconds(&admin, "acme").await - before;
+        let took = began.elapsed().as_secs_f64();
+        // Its thread stands still where it looks next; without the limit it would have been most of those two seconds.
+        assert!(given <= 0.02 * (took + 0.02) + 0.2, "{given} s of {took} s");
+        admin.batch_execute("ALTER TENANT acme SET (cpu_max = none)").await.expect("altered");
+        while !running.is_finished() {
+            // One that comes between two of them cancels nothing.
+            cancel.cancel_query(NoTls).await.expect("is sent");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(state(running.await.expect("the client does not panic")), SqlState::QUERY_CANCELED);
+    });
+}
+
+#[test]
 fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
     let server = Server::with_acme();
     run(async {
