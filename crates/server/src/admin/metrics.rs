@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use base::{Nanos, TenantId};
-use governor::{Resource, RollUpRow};
+use governor::{OwnLimit, Resource, RollUpRow};
 use storage::PageTally;
 
 use super::exposition::{Distribution, Exposition, Kind, Labels};
@@ -17,6 +17,7 @@ pub(super) fn render(shared: &Shared, chosen: &mut Chosen) -> String {
     let mut out = Exposition::default();
     let tenants = gather(shared, chosen);
     promises(&tenants, &mut out);
+    own_limits(&tenants, &mut out);
     violations(&tenants, &mut out);
     waits(&tenants, &mut out);
     statements(&tenants, &mut out);
@@ -88,6 +89,21 @@ fn promises(tenants: &[TenantFigures], out: &mut Exposition) {
         let name = format!("rowhouse_tenant_{what}_total");
         out.family(&name, Kind::Counter, help, each(tenants, |figures| value(&figures.ledger.totals)));
     }
+}
+
+/// Only what occurred: a tenant that takes nothing beyond its limit has none of its three series.
+fn own_limits(tenants: &[TenantFigures], out: &mut Exposition) {
+    let mut series = Vec::new();
+    for figures in tenants {
+        let OwnLimit { held, forgiven, awaited, .. } = figures.ledger.totals.own_limit;
+        for (what, time) in [("held", held), ("forgiven", forgiven), ("awaited", awaited)] {
+            if time > 0 {
+                series.push((of_tenant(figures).with("what", what), seconds(time)));
+            }
+        }
+    }
+    let help = "Promised processor time that the tenant's own limit kept from it; time beyond it that is forgiven, and that others waited for.";
+    out.family("rowhouse_tenant_cpu_limit_seconds_total", Kind::Counter, help, series);
 }
 
 /// Only what occurred, so that a tenant whose promises are kept has none of its sixteen series.

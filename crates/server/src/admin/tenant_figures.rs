@@ -7,7 +7,7 @@ use storage::PageTally;
 use crate::ledger::LedgerFigures;
 use crate::shared::Shared;
 
-/// Tenants with series of their own, 73 each at most. The rest are summed.
+/// Tenants with series of their own, 76 each at most. The rest are summed.
 pub(super) const TENANTS_MAX: usize = 1_000;
 /// The name they are summed under. A tenant of that name would share their series, so it has none of its own.
 const OTHERS: &str = "(others)";

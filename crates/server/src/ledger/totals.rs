@@ -3,7 +3,7 @@
 use std::ops::Add;
 
 use base::Nanos;
-use governor::{LedgerRow, Resource, RollUpRow};
+use governor::{LedgerRow, OwnLimit, Resource, RollUpRow};
 
 use super::StatementTotals;
 use crate::executor::Wait;
@@ -24,6 +24,8 @@ pub(crate) struct ResourceTotals {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) cpu: ResourceTotals,
+    /// Of processor time. Debts have no sum: it has none.
+    pub(crate) own_limit: OwnLimit,
     pub(crate) io: ResourceTotals,
     /// Read and written.
     pub(crate) io_bytes: u64,
@@ -61,6 +63,7 @@ impl Add for Totals {
     fn add(self, other: Totals) -> Totals {
         Totals {
             cpu: self.cpu + other.cpu,
+            own_limit: sum_of_limits(self.own_limit, other.own_limit),
             io: self.io + other.io,
             io_bytes: self.io_bytes + other.io_bytes,
             memory: self.memory + other.memory,
@@ -68,6 +71,15 @@ impl Add for Totals {
             owed_micros: self.owed_micros.saturating_add(other.owed_micros),
             statements: self.statements + other.statements,
         }
+    }
+}
+
+fn sum_of_limits(one: OwnLimit, other: OwnLimit) -> OwnLimit {
+    OwnLimit {
+        held: one.held.saturating_add(other.held),
+        debt: 0,
+        forgiven: one.forgiven.saturating_add(other.forgiven),
+        awaited: one.awaited.saturating_add(other.awaited),
     }
 }
 
@@ -100,6 +112,7 @@ impl Totals {
             broken: RollUpRow::CAUSES.map(|cause| u64::from(row.cause == Some(cause))),
         };
         *of_resource = *of_resource + of_row;
+        self.own_limit = sum_of_limits(self.own_limit, row.own_limit);
         self.owed_micros = self.owed_micros.saturating_add(row.owed_micros);
     }
 }
@@ -107,7 +120,7 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use base::TenantId;
-    use governor::{Cause, OwnLimit};
+    use governor::Cause;
 
     use super::*;
 
@@ -146,6 +159,10 @@ mod tests {
         };
         assert_eq!(totals.io, io);
         assert_eq!((totals + totals).owed_micros, 30);
+        let own_limit = OwnLimit { held: 1, debt: 2, forgiven: 3, awaited: 4 };
+        totals.count(&LedgerRow { own_limit, ..row(Resource::Cpu, 7, None) });
+        let twice = OwnLimit { held: 2, debt: 0, forgiven: 6, awaited: 8 };
+        assert_eq!((totals + totals).own_limit, twice);
         // A reservation of all the bytes there are is as many I/Os in some hours.
         let most = LedgerRow { promised: u64::MAX / 2, ..row(Resource::Io { volume: 0 }, 2, None) };
         let mut of_most = Totals::default();
