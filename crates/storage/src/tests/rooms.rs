@@ -296,7 +296,8 @@ fn a_read_pays_for_no_more_pages_than_there_is_room_for() {
     let blocking = store.file.reader().read_run_blocking(run(), Some(&asker)).expect("readable");
     assert_eq!((blocking.len(), account.take_done().1), (3, ByteCount(3 * PAGE)));
     drop(blocking);
-    let read = store.file.reader().read_run(run(), Some(&asker));
+    let reader = store.file.reader();
+    let read = reader.read_run(run(), Some(&asker));
     let by_reactor = env::block_on(&store.env, read).expect("readable");
     assert_eq!((by_reactor.len(), account.take_done().1), (3, ByteCount(3 * PAGE)));
 }
