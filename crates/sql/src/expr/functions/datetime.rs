@@ -90,9 +90,8 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     })
     .volatile(),
     FunctionDef::new("timeofday", &[], TEXT, |_, c| {
-        let mut out = Vec::new();
-        datetime::write_timestamptz(c.stmt.session.clock(), c.stmt.format, &mut out);
-        Ok(Datum::text(String::from_utf8_lossy(&out)))
+        let now = Datum::TimestampTz(c.stmt.session.clock());
+        super::time_format::to_char(&[now, Datum::text("Dy Mon DD HH24:MI:SS.US YYYY TZ")], c)
     })
     .volatile(),
     FunctionDef::new("localtimestamp", &[], TIMESTAMP, |_, c| Ok(Datum::Timestamp(local_now(c)))).stable(),
@@ -515,4 +514,19 @@ fn to_timestamp(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         return Err(out_of_range("timestamp out of range".to_owned()));
     }
     Ok(Datum::TimestampTz(datetime::check_timestamp(micros as i64)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn the_time_of_day_is_written_as_unix_writes_it() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        bench.run(&mut session, "SET TIME ZONE 'UTC'");
+        let like =
+            "^[A-Z][a-z]{2} [A-Z][a-z]{2} [0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{6} [0-9]{4} UTC$";
+        assert_eq!(bench.run(&mut session, &format!("SELECT timeofday() ~ '{like}'")).lines(), ["t"]);
+    }
 }

@@ -73,7 +73,7 @@ impl Parts {
     }
 }
 
-fn to_char(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+pub(super) fn to_char(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let template = text(&args[1])?;
     let parts = match &args[0] {
         Datum::Timestamp(i64::MAX | i64::MIN) | Datum::TimestampTz(i64::MAX | i64::MIN) => {
