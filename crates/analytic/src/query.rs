@@ -528,7 +528,13 @@ impl Binder<'_> {
                 None => match in_parentheses(&key.expr) {
                     ast::Expr::Identifier(ident) => {
                         let name = fold_ident(ident);
-                        let position = relation.star.iter().position(|i| relation.columns[*i].name == name);
+                        let is_named = |at: &usize| relation.columns[relation.star[*at]].name == name;
+                        let mut named = (0..relation.star.len()).filter(is_named);
+                        let position = named.next();
+                        if named.next().is_some() {
+                            let message = format!("ORDER BY \"{name}\" is ambiguous");
+                            return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+                        }
                         Some(position.ok_or_else(|| sql::expr::undefined_column(&[], &name))?)
                     }
                     _ => None,

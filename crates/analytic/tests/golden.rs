@@ -124,6 +124,10 @@ fn queries_fail_as_postgresql_does() {
         ("select id from parent order by null".to_owned(), S::SYNTAX_ERROR),
         ("select id from parent group by id, true".to_owned(), S::SYNTAX_ERROR),
         ("select id from parent union select 1 order by -1".to_owned(), S::INVALID_COLUMN_REFERENCE),
+        (
+            "select id as a, id + 1 as a from parent union select 1, 2 order by a".to_owned(),
+            S::AMBIGUOUS_COLUMN,
+        ),
         ("select public.p.* from parent p".to_owned(), S::UNDEFINED_TABLE),
         ("select stock.parent.* from parent".to_owned(), S::UNDEFINED_TABLE),
         ("select \"\u{1}x\", row_number() over () from parent".to_owned(), S::UNDEFINED_COLUMN),
