@@ -17,7 +17,7 @@ fn analytical_queries_see_one_state_with_all_that_was_told_of() {
     assert!(total.queries > 60 && total.spills > 0 && total.with_faults > 1, "{total}");
 }
 
-/// The engine is one task on one partition, on a thread of the world's, and its hash tables have fixed seeds.
+/// The engine is one task on one partition, on a thread of the world's, and the hash tables of its operators have fixed seeds.
 #[test]
 fn a_whole_server_with_analytical_queries_replays_to_the_same_bytes() {
     for seed in 1001..=1003 {
