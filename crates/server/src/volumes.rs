@@ -129,7 +129,9 @@ impl Volumes {
         for_what: AwaitedFor,
         is_awaited: bool,
     ) {
-        if self.io.volumes()[volume.0 as usize].schedule.set_awaited(tenant, for_what, is_awaited) {
+        let governed = &self.io.volumes()[volume.0 as usize];
+        governed.meter.set_awaited(tenant, for_what, is_awaited);
+        if governed.schedule.set_awaited(tenant, for_what, is_awaited) {
             self.io.wake_all();
         }
     }

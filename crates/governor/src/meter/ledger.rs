@@ -71,7 +71,7 @@ pub struct Delays {
     pub max: Nanos,
 }
 
-/// What a tenant's own limit did in an interval and is still to do. Of processor time; of other resources nothing is said.
+/// What a tenant's own limit did in an interval and is still to do. Of processor time; of I/O `awaited` alone, and of memory nothing.
 ///
 /// What is beyond the limit in an interval ([`LedgerRow::over`]) is added to the debt or forgiven. Example: a limit of 0.25, and a call that cannot be
 /// stopped takes all of a second: 0.75 s are beyond; of these 0.2525 are debt (a second's, and what a bucket holds) and 0.4975 are forgiven. In the next

@@ -16,6 +16,7 @@ struct Waiting {
     what: What,
     payer: Payer,
     cost: IoCost,
+    is_upkeep: bool,
 }
 
 enum What {
@@ -153,7 +154,8 @@ impl WorkerIo {
         let shares = arrival.members.and_then(|members| shares_of(cost, members));
         let Some(shares) = shares else {
             seat.meter.arrived(tenant, cost, now);
-            let waiting = Waiting { what: What::Operation(op), payer: Payer::Tenant(tenant), cost };
+            let (what, payer) = (What::Operation(op), Payer::Tenant(tenant));
+            let waiting = Waiting { what, payer, cost, is_upkeep: arrival.class == IoClass::Upkeep };
             return match seat.queue.submit(tenant, arrival.class, cost, waiting, now) {
                 Submitted::Issue(waiting, place) => Some(self.issue(volume, &waiting, place, now)),
                 Submitted::Queued(_) => None,
@@ -163,7 +165,8 @@ impl WorkerIo {
             seat.meter.arrived(*tenant, *share, now);
         }
         let members = shares.clone();
-        let waiting = Waiting { what: What::Operation(op), payer: Payer::Group(shares), cost };
+        let (what, payer) = (What::Operation(op), Payer::Group(shares));
+        let waiting = Waiting { what, payer, cost, is_upkeep: false };
         let (waiting, place) = seat.queue.submit_group(members, waiting, now)?;
         Some(self.issue(volume, &waiting, place, now))
     }
@@ -176,7 +179,8 @@ impl WorkerIo {
         let seat = &mut self.volumes[volume];
         seat.meter.arrived(tenant, cost, now);
         let held_back = seat.queue.opens_at(tenant, now).map(|_| asked.held_back());
-        let waiting = Waiting { what: What::Elsewhere(asked), payer: Payer::Tenant(tenant), cost };
+        let (what, payer) = (What::Elsewhere(asked), Payer::Tenant(tenant));
+        let waiting = Waiting { what, payer, cost, is_upkeep: false };
         match seat.queue.submit(tenant, IoClass::Bulk, cost, waiting, now) {
             Submitted::Issue(waiting, place) => {
                 let ticket = self.issue(volume, &waiting, place, now);
@@ -197,7 +201,12 @@ impl WorkerIo {
     fn issue(&mut self, volume: usize, waiting: &Waiting, place: IoPlace, now: Nanos) -> IoTicket {
         let meter = &mut self.volumes[volume].meter;
         match &waiting.payer {
-            Payer::Tenant(tenant) => meter.issued(*tenant, waiting.cost, now),
+            Payer::Tenant(tenant) => {
+                meter.issued(*tenant, waiting.cost, now);
+                if waiting.is_upkeep {
+                    meter.was_upkeep(*tenant, waiting.cost);
+                }
+            }
             Payer::Group(shares) => {
                 shares.iter().for_each(|(tenant, share)| meter.issued(*tenant, *share, now))
             }

@@ -305,7 +305,8 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
         held: of_limit(row.own_limit.held),
         debt: of_limit(row.own_limit.debt),
         forgiven: of_limit(row.own_limit.forgiven),
-        awaited: of_limit(row.own_limit.awaited),
+        awaited: matches!(row.resource, Resource::Cpu | Resource::Io { .. })
+            .then(|| amount(row.own_limit.awaited)),
         cause: row.cause.map(Cause::as_str),
         delay_p99: row.delays.map(|delays| delays.p99.as_secs_f64()),
         delay_max: row.delays.map(|delays| delays.max.as_secs_f64()),

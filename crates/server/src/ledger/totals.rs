@@ -112,7 +112,9 @@ impl Totals {
             broken: RollUpRow::CAUSES.map(|cause| u64::from(row.cause == Some(cause))),
         };
         *of_resource = *of_resource + of_row;
-        self.own_limit = sum_of_limits(self.own_limit, row.own_limit);
+        if row.resource == Resource::Cpu {
+            self.own_limit = sum_of_limits(self.own_limit, row.own_limit);
+        }
         self.owed_micros = self.owed_micros.saturating_add(row.owed_micros);
     }
 }

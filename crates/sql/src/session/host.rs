@@ -70,7 +70,7 @@ pub struct LedgerEntry {
     pub over: f64,
     /// Of processor time: what of the reservation the tenant's own limit kept from it, for what it had taken beyond it before; what it has taken beyond it
     /// by the interval's end and is yet to be stopped for; what it took beyond it and will not be stopped for; and what of `given` others waited for,
-    /// which the limit does not hold.
+    /// which the limit does not hold. The last of I/O too.
     pub held: Option<f64>,
     pub debt: Option<f64>,
     pub forgiven: Option<f64>,

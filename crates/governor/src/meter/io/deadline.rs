@@ -2,12 +2,12 @@
 //!
 //! From arrivals and the promise in force alone. The arithmetic is the meter's own too.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use base::{ByteCount, Nanos};
 
 use super::occupancy::Occupancy;
-use crate::io::{IoCost, LIMIT_DEBT_MAX, LimitDebt};
+use crate::io::{AwaitedFor, IoCost, LIMIT_DEBT_MAX, LimitDebt};
 use crate::promise::{IoPromise, IoPromiseKind};
 
 /// An instant in 64ths of a nanosecond.
@@ -149,9 +149,24 @@ pub(super) struct Standing {
     ended_at: AtomicU64,
     /// Workers on which it did something in the interval that they are in.
     active_on: AtomicU32,
+    /// A bit for each [`AwaitedFor`] that others wait for its upkeep for.
+    awaited_for: AtomicU8,
 }
 
 impl Standing {
+    pub(super) fn set_awaited(&self, awaited_for: AwaitedFor, is_awaited: bool) {
+        let bit = 1 << awaited_for as u8;
+        match is_awaited {
+            true => self.awaited_for.fetch_or(bit, Ordering::Relaxed),
+            false => self.awaited_for.fetch_and(!bit, Ordering::Relaxed),
+        };
+    }
+
+    /// Whether others wait for its upkeep, so that no limit of its own holds that.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited_for.load(Ordering::Relaxed) != 0
+    }
+
     /// Puts a promise in force from `now` on: deadlines that have not come begin anew. What a limit remembers it remembers under another one too.
     pub(super) fn set_promise(&self, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
         let price_before = self.penalty_micros.swap(penalty_micros, Ordering::Relaxed);

@@ -25,6 +25,8 @@ pub struct IoUsage {
     pub missed: IoCost,
     /// Charged after the fact and not taken from the tenant's promise, because its limit's debt was a minute long.
     pub forgiven: IoCost,
+    /// Of `given`, upkeep that others waited for.
+    pub awaited: IoCost,
     pub delays: DelayHistogram,
 }
 
@@ -68,6 +70,7 @@ impl IoUsage {
         self.requests += other.requests;
         self.missed += other.missed;
         self.forgiven += other.forgiven;
+        self.awaited += other.awaited;
         self.delays.merge(&other.delays);
     }
 }
@@ -193,7 +196,7 @@ fn judge_tenant(
         given: whole(usage.given.parts as f64),
         missed,
         over: over(&standing, &usage, from, to),
-        own_limit: OwnLimit::default(),
+        own_limit: OwnLimit { awaited: whole(usage.awaited.parts as f64), ..OwnLimit::default() },
         active: standing.pending.take_time(1, from, to),
         cause: (!is_kept).then_some(cause),
         delays: (reserved != Rates::default() || usage.delays.count() > 0).then(|| usage.delays.figures()),

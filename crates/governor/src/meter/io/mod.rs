@@ -147,6 +147,15 @@ impl IoMeter {
         lane.standing.count_issued(cost, arrival, now);
     }
 
+    /// What was just issued for `tenant` was a request of its upkeep: if others wait for that, no limit of the tenant's held it.
+    pub fn was_upkeep(&mut self, tenant: TenantId, cost: IoCost) {
+        let lane = self.by_tenant.get(&tenant).map(|index| &self.lanes[*index as usize]);
+        let lane = lane.filter(|lane| lane.standing.is_awaited());
+        if let Some(usage) = lane.and_then(|lane| lane.usage) {
+            self.usages[usage as usize].awaited += cost;
+        }
+    }
+
     /// Takes so many I/Os off the front of what is pending and returns the deadline of the first of them and when it arrived.
     fn meet_deadlines(&mut self, index: usize, cost: IoCost) -> Option<(Ticks, Ticks)> {
         let lane = &mut self.lanes[index];

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::deadline::{Opening, Standing};
 use super::occupancy::Occupancy;
+use crate::io::AwaitedFor;
 use crate::meter::Resource;
 use crate::promise::IoPromise;
 
@@ -73,6 +74,15 @@ impl IoMeterVolume {
     /// the same.
     pub fn set_promise(&self, tenant: TenantId, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
         self.standing(tenant).set_promise(promise, penalty_micros, now);
+    }
+
+    /// Says whether others wait for a tenant's upkeep for one thing. Tell the scheduler the same.
+    pub fn set_awaited(&self, tenant: TenantId, awaited_for: AwaitedFor, is_awaited: bool) {
+        if is_awaited {
+            self.standing(tenant).set_awaited(awaited_for, true);
+        } else {
+            self.standing_if_known(tenant).set_awaited(awaited_for, false);
+        }
     }
 
     /// Forgets a tenant, after the interval in which its last request was issued.

@@ -4,7 +4,7 @@ use base::{ByteCount, Nanos};
 
 use super::super::{IoInterval, IoMeter, IoMeterVolume, IoRow};
 use crate::fixture::{Arrivals, DevicePlan, TICK, TenantPlan, World, tenant_id};
-use crate::io::{IoCost, LimitDebt};
+use crate::io::{AwaitedFor, IoCost, LimitDebt};
 use crate::meter::{Cause, Resource};
 use crate::promise::{IoPromise, IoPromiseKind};
 
@@ -23,6 +23,38 @@ fn second(promise: &IoPromise, bytes: ByteCount, issued: u64, changes: impl Fn(&
 }
 
 const PAGE: ByteCount = ByteCount(8192);
+
+#[test]
+fn what_of_upkeep_others_waited_for_is_told() {
+    let (volume, tenant, cost) = (IoMeterVolume::new(3, TICK), tenant_id(0), IoCost::of(PAGE));
+    let limit = IoPromise { iops_max: Some(2), ..IoPromise::default() };
+    volume.set_promise(tenant, &limit, 0, Nanos(0));
+    let mut meter = IoMeter::new(&volume);
+    let issue = |meter: &mut IoMeter, count: u64, is_upkeep: bool| {
+        for _ in 0..count {
+            meter.arrived(tenant, cost, Nanos::from_millis(1));
+            meter.issued(tenant, cost, Nanos::from_millis(1));
+            if is_upkeep {
+                meter.was_upkeep(tenant, cost);
+            }
+        }
+    };
+    // A routine checkpoint's, then what others wait for, beside reads, and again what they do not.
+    issue(&mut meter, 1, true);
+    for awaited_for in [AwaitedFor::Log, AwaitedFor::Room] {
+        volume.set_awaited(tenant, awaited_for, true);
+    }
+    issue(&mut meter, 5, true);
+    issue(&mut meter, 2, false);
+    volume.set_awaited(tenant, AwaitedFor::Log, false);
+    issue(&mut meter, 3, true);
+    volume.set_awaited(tenant, AwaitedFor::Room, false);
+    issue(&mut meter, 1, true);
+    let mut interval = IoInterval::default();
+    meter.close(Nanos::from_secs(1), &mut interval);
+    let row = interval.judge(&volume, Nanos(0), Nanos::from_secs(1)).remove(0).ledger;
+    assert_eq!((row.given, row.over, row.own_limit.awaited), (12, 10, 8));
+}
 
 #[test]
 fn what_was_missed_is_owed_for_by_the_io() {
