@@ -115,11 +115,16 @@ pub(crate) fn index(
     let index = &table.indexes[*at];
     if column > 0 {
         let at = usize::try_from(column - 1).ok()?;
-        return index.columns.get(at).map(|c| quote_ident(&table.columns[c.column].name));
+        let position = index.column_positions().chain(index.included.iter().copied()).nth(at);
+        return position.map(|position| quote_ident(&table.columns[position].name));
     }
     let unique = if index.unique { "UNIQUE " } else { "" };
     let keys: Vec<String> = (0..index.columns.len()).map(|i| key_column(table, index, i)).collect();
     let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
+    let included = match &index.included[..] {
+        [] => String::new(),
+        included => format!(" INCLUDE ({})", columns(table, included.iter().copied())),
+    };
     let predicate = match &index.predicate {
         Some(predicate) => {
             format!(" WHERE {}", predicate_text::shown(catalog, path, table, predicate, pretty))
@@ -127,7 +132,7 @@ pub(crate) fn index(
         None => String::new(),
     };
     Some(format!(
-        "CREATE {unique}INDEX {} ON {} USING btree ({}){nulls}{predicate}",
+        "CREATE {unique}INDEX {} ON {} USING btree ({}){included}{nulls}{predicate}",
         quote_ident(&index.name),
         qualified_name(catalog, table.schema, &table.name),
         keys.join(", ")

@@ -100,8 +100,8 @@ fn constraints(out: &mut Rows<'_>, table: &Table) {
             }
             None => {
                 let of_key = |position: &usize| index.column_positions().any(|column| column == *position);
-                let of_predicate = (0..table.columns.len()).filter(|position| index.uses(*position));
-                let others = of_predicate.filter(|position| !of_key(position));
+                let all = (0..table.columns.len()).filter(|position| index.names(*position));
+                let others = all.filter(|position| !of_key(position));
                 for position in index.column_positions().chain(others) {
                     add(out, relation(index.oid, 0), relation(table.oid, position + 1), b'a');
                 }

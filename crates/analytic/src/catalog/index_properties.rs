@@ -50,8 +50,8 @@ pub(super) fn of_method(args: &[Datum], _: &Shared) -> SqlResult<Datum> {
     let is_btree = args[0].as_i64() == Some(i64::from(BTREE));
     answer(match word(&args[1]).as_str() {
         _ if !is_btree => None,
-        "can_order" | "can_unique" | "can_multi_col" => Some(true),
-        "can_exclude" | "can_include" => Some(false),
+        "can_order" | "can_unique" | "can_multi_col" | "can_include" => Some(true),
+        "can_exclude" => Some(false),
         _ => None,
     })
 }

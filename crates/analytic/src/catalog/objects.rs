@@ -4,7 +4,7 @@ use base::Oid;
 use rustc_hash::FxHashMap;
 use sql::system::{extension_named, system_tables};
 use sql::{kept_text, predicate_text};
-use tenant::catalog::{Catalog, Identity, Privileges, Relation, Table};
+use tenant::catalog::{Catalog, Identity, Index, Privileges, Relation, Table};
 use types::{Datum, PgType, TypeMod};
 
 use super::access::{Reader, acl};
@@ -120,7 +120,7 @@ fn classes(out: &mut Rows<'_>) {
             Relation::Index(table, at) => row.extend([
                 ("relkind", letter(b'i')),
                 ("relam", Datum::Oid(BTREE)),
-                ("relnatts", Datum::Int2(table.indexes[*at].columns.len() as i16)),
+                ("relnatts", Datum::Int2(width(&table.indexes[*at]))),
                 ("relreplident", letter(b'n')),
             ]),
             Relation::View(view) => row.extend([
@@ -211,8 +211,8 @@ fn attributes(out: &mut Rows<'_>) {
             }
             Relation::Index(table, at) => {
                 let index = &table.indexes[*at];
-                for (i, key) in index.columns.iter().enumerate() {
-                    let column = &table.columns[key.column];
+                for (i, position) in positions(index).enumerate() {
+                    let column = &table.columns[position];
                     out.add(attribute(index.oid, i as i16 + 1, &column.name, column.ty, column.typmod));
                 }
             }
@@ -263,6 +263,16 @@ fn defaults(out: &mut Rows<'_>) {
     }
 }
 
+/// Columns of an index, those that it includes behind its key.
+fn positions(index: &Index) -> impl Iterator<Item = usize> + '_ {
+    index.column_positions().chain(index.included.iter().copied())
+}
+
+/// How many these are.
+fn width(index: &Index) -> i16 {
+    (index.columns.len() + index.included.len()) as i16
+}
+
 fn indexes(out: &mut Rows<'_>) {
     let catalog = &out.shared.catalog.clone();
     let path = out.shared.search_path.clone();
@@ -278,7 +288,7 @@ fn indexes(out: &mut Rows<'_>) {
                 ("indexrelid", oid(index.oid)),
                 ("indrelid", oid(table.oid)),
                 ("indpred", predicate),
-                ("indnatts", Datum::Int2(index.columns.len() as i16)),
+                ("indnatts", Datum::Int2(width(index))),
                 ("indnkeyatts", Datum::Int2(index.columns.len() as i16)),
                 ("indisunique", Datum::Bool(index.unique)),
                 ("indnullsnotdistinct", Datum::Bool(index.nulls_not_distinct)),
@@ -287,7 +297,7 @@ fn indexes(out: &mut Rows<'_>) {
                 ("indisvalid", Datum::Bool(true)),
                 ("indisready", Datum::Bool(true)),
                 ("indislive", Datum::Bool(true)),
-                ("indkey", smallints(index.column_positions().map(|i| i as i16 + 1))),
+                ("indkey", smallints(positions(index).map(|i| i as i16 + 1))),
                 (
                     "indcollation",
                     oids(columns().map(|c| if c.ty.is_string() { DEFAULT_COLLATION } else { 0 })),

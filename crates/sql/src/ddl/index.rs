@@ -39,9 +39,6 @@ pub(super) fn create(
         None | Some(ast::IndexType::BTree) => {}
         Some(other) => return Err(SqlError::unsupported(format!("the index method {other}")).into()),
     }
-    if !include.is_empty() {
-        return Err(SqlError::unsupported("INCLUDE in an index").into());
-    }
     if !index_options.is_empty() || !alter_options.is_empty() {
         return Err(SqlError::unsupported("this index option").into());
     }
@@ -84,8 +81,17 @@ pub(super) fn create(
     };
     let predicate =
         predicate.as_ref().map(|predicate| self::predicate(&names, &table, predicate)).transpose()?;
-    session.ddl(home, |ddl| ddl.create_partial_index(table.oid, new, predicate))?;
+    let included: Vec<usize> =
+        include.iter().map(|name| position(&table, &fold_ident(name))).collect::<SqlResult<_>>()?;
+    session.ddl(home, |ddl| ddl.create_covering_index(table.oid, new, predicate, included))?;
     Ok(())
+}
+
+fn position(table: &Table, name: &str) -> SqlResult<usize> {
+    table
+        .column(name)
+        .map(|(position, _)| position)
+        .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
 }
 
 /// The predicate of a partial index of `table`.
@@ -119,10 +125,7 @@ fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn
     let ast::Expr::Identifier(ident) = expr else {
         return Err(SqlError::unsupported("an index on an expression"));
     };
-    let name = fold_ident(ident);
-    let (position, _) = table.column(&name).ok_or_else(|| {
-        SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
-    })?;
+    let position = position(table, &fold_ident(ident))?;
     if let Some(collation) = collation {
         require_collation(collation, table.columns[position].ty)?;
     }

@@ -137,8 +137,9 @@ impl Like {
             let (unique, nulls_not_distinct) = (index.unique, index.nulls_not_distinct);
             let made = NewIndex { name: None, columns, unique, nulls_not_distinct };
             let predicate = index.predicate.as_ref().map(|predicate| predicate.moved(&at));
+            let included = index.included.iter().map(|position| at(*position)).collect();
             session.ddl(home, |ddl| {
-                let made = ddl.create_partial_index(new, made, predicate)?;
+                let made = ddl.create_covering_index(new, made, predicate, included)?;
                 let comment = ddl.catalog().comment(index.oid, None).filter(|_| comments).map(str::to_owned);
                 if comment.is_some() {
                     ddl.set_comment(made, None, comment.as_deref());

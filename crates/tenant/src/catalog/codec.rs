@@ -269,7 +269,8 @@ fields!(AclItem { grantee, grantor, privileges, grant_options });
 fields!(Column { name, ty, typmod, not_null, default, identity, sequence, dropped, missing });
 fields!(IndexConstraint { oid, primary });
 fields!(IndexColumn { column, descending, nulls_first });
-fields!(Index { oid, name, columns, unique, nulls_not_distinct, constraint, tree } derived { predicate: None });
+fields!(Index { oid, name, columns, unique, nulls_not_distinct, constraint, tree }
+    derived { predicate: None, included: Vec::new() });
 fields!(CheckConstraint { oid, name, expression, columns } derived { validated: true });
 fields!(ForeignKey {
     oid,
@@ -285,7 +286,7 @@ fields!(ForeignKey {
 fields!(ReferencedBy { table, constraint });
 fields!(Table {
     oid, schema, name, owner, columns, tree, primary_key, indexes, checks, foreign_keys, referenced_by, acl
-} derived { layout: RowLayout::default() } later { encode_traits_and_predicates, decode_traits_and_predicates });
+} derived { layout: RowLayout::default() } later { encode_later_fields, decode_later_fields });
 fields!(ViewColumn { name, ty, typmod });
 fields!(Dependency { object, column });
 fields!(ViewDefinition { oid, schema, name, owner, sql, columns, depends_on, search_path, acl });
@@ -323,9 +324,9 @@ const DEFERRABLE: u8 = 1;
 const INITIALLY_DEFERRED: u8 = 2;
 const NOT_VALID: u8 = 4;
 
-/// The last fields of a table, each absent where it and what is behind it would be empty: its constraints with such traits, and the predicates of its
-/// partial indexes, both by their oids.
-fn encode_traits_and_predicates(table: &Table, out: &mut Vec<u8>) {
+/// The last fields of a table, each absent where it and what is behind it would be empty: its constraints with such traits, the predicates of its
+/// partial indexes, and the columns that its indexes include, all by their oids.
+fn encode_later_fields(table: &Table, out: &mut Vec<u8>) {
     let not_valid = |validated: bool| if validated { 0 } else { NOT_VALID };
     let keys = table.foreign_keys.iter().map(|key| {
         let deferral = match key.deferral {
@@ -339,24 +340,41 @@ fn encode_traits_and_predicates(table: &Table, out: &mut Vec<u8>) {
     let traits: Vec<(Oid, u8)> = keys.chain(checks).filter(|(_, bits)| *bits != 0).collect();
     let predicates: Vec<(Oid, &Arc<RowTest>)> =
         table.indexes.iter().filter_map(|index| Some((index.oid, index.predicate.as_ref()?))).collect();
-    if !traits.is_empty() || !predicates.is_empty() {
+    let including = || table.indexes.iter().filter(|index| !index.included.is_empty());
+    let includes = including().next().is_some();
+    if !traits.is_empty() || !predicates.is_empty() || includes {
         traits.encode(out);
     }
-    if !predicates.is_empty() {
+    if !predicates.is_empty() || includes {
         predicates.len().encode(out);
     }
     for (oid, predicate) in predicates {
         oid.encode(out);
         predicate.encode(out);
     }
+    if includes {
+        including().count().encode(out);
+    }
+    for index in including() {
+        index.oid.encode(out);
+        index.included.encode(out);
+    }
 }
 
-fn decode_traits_and_predicates(mut table: Table, input: &mut &[u8]) -> Result<Table, Malformed> {
+fn decode_later_fields(mut table: Table, input: &mut &[u8]) -> Result<Table, Malformed> {
     if !input.is_empty() {
         decode_traits(&mut table, input)?;
     }
     if !input.is_empty() {
         decode_predicates(&mut table, input)?;
+    }
+    if !input.is_empty() {
+        for (oid, included) in Vec::<(Oid, Vec<usize>)>::decode(input)? {
+            let is_whole = included.iter().all(|column| *column < table.columns.len());
+            let index = table.indexes.iter_mut().find(|index| index.oid == oid);
+            let index = index.filter(|_| is_whole).ok_or(Malformed("columns of what is not there"))?;
+            index.included = included;
+        }
     }
     Ok(table)
 }

@@ -74,7 +74,8 @@ impl Table {
         let missing = self.columns.iter().filter_map(|column| column.missing.as_deref());
         let keys = self.foreign_keys.iter();
         let predicate = |index: &Index| index.predicate.as_ref().map_or(0, |predicate| predicate.memory());
-        let indexes = self.indexes.iter().map(|index| PLACE_LEN + len_of(&index.columns) + predicate(index));
+        let columns = |index: &Index| len_of(&index.columns) + len_of(&index.included);
+        let indexes = self.indexes.iter().map(|index| PLACE_LEN + columns(index) + predicate(index));
         size_of::<Table>()
             + len_of(&self.columns)
             + missing.map(value_len).sum::<usize>()

@@ -354,6 +354,7 @@ mod tests {
             constraint: None,
             tree: base::TreeId(oid),
             predicate: predicate.map(Arc::new),
+            included: Vec::new(),
         };
         table.indexes.push(index(16385, None));
         // As tables were written before there were any: nothing follows.
@@ -365,9 +366,18 @@ mod tests {
         let with = encode_record(&table);
         assert_eq!(with.len() - two, 4 + (4 + 4 + 6), "no traits, and an oid and a condition");
         assert_eq!(decode_record::<Table>(&with).unwrap().indexes, table.indexes);
-        // Of a column that is not there.
+        // And the columns that are included behind them.
+        for predicate in [table.indexes[1].predicate.clone(), None] {
+            table.indexes[1].predicate = predicate;
+            table.indexes[0].included = vec![0, 0];
+            assert_eq!(decode_record::<Table>(&encode_record(&table)).unwrap().indexes, table.indexes);
+        }
+        assert_eq!(encode_record(&table).len() - two, 4 + 4 + 4 + (4 + 4 + 8));
+        table.indexes[0].included = vec![1];
+        assert!(decode_record::<Table>(&encode_record(&table)).is_err(), "a column that is not there");
+        table.indexes[0].included = Vec::new();
         table.indexes[1].predicate = Some(Arc::new(RowTest::True(1)));
-        assert!(decode_record::<Table>(&encode_record(&table)).is_err());
+        assert!(decode_record::<Table>(&encode_record(&table)).is_err(), "a column that is not there");
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct Index {
     pub tree: TreeId,
     /// Of a partial index: the rows of which this is true have an entry, and no others. A constraint's has none.
     pub predicate: Option<Arc<RowTest>>,
+    /// Columns named by INCLUDE. They are part of the definition alone: entries lead to their rows, which have them.
+    pub included: Vec<usize>,
 }
 
 /// A primary key or unique constraint; it has the name of its index.
@@ -277,6 +279,11 @@ impl Index {
     pub fn uses(&self, column: usize) -> bool {
         self.column_positions().any(|own| own == column)
             || self.predicate.as_ref().is_some_and(|predicate| predicate.names(column))
+    }
+
+    /// Whether its definition names this column, and so goes with it.
+    pub fn names(&self, column: usize) -> bool {
+        self.uses(column) || self.included.contains(&column)
     }
 
     /// Whether every row has an entry that has values in all of these columns.

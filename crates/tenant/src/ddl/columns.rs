@@ -109,7 +109,7 @@ impl Ddl<'_> {
             self.drop_primary_key(oid)?;
         }
         let mut table = self.open_table(oid)?;
-        let (gone, kept): (Vec<_>, Vec<_>) = table.indexes.drain(..).partition(|i| i.uses(position));
+        let (gone, kept): (Vec<_>, Vec<_>) = table.indexes.drain(..).partition(|i| i.names(position));
         table.indexes = kept;
         table.primary_key = table.indexes.iter().position(|i| i.is_primary());
         self.view.txn.dropped_trees.extend(gone.iter().map(|i| i.tree));

@@ -93,6 +93,7 @@ impl Ddl<'_> {
             constraint: Some(IndexConstraint { oid: constraint, primary: true }),
             tree: table.tree,
             predicate: None,
+            included: Vec::new(),
         });
         self.recluster(&old, table)?;
         Ok(oid)
@@ -171,7 +172,7 @@ impl Ddl<'_> {
             unique: true,
             nulls_not_distinct: new.nulls_not_distinct,
         };
-        self.add_index(table, index, Some(constraint), None)
+        self.add_index(table, index, Some(constraint), None, Vec::new())
     }
 
     /// Adds a CHECK whose condition the caller finds true for all rows, unless it is not `validated` yet. `columns` are those it names.

@@ -347,7 +347,7 @@ fn dependents_of(catalog: &Arc<Catalog>, named: ObjectsNamed, object: Dependent)
                 push(Dependent::Relation(view.oid), false);
             }
             let Some(found) = catalog.table(table) else { return edges };
-            let broken = |index: Oid| found.index(index).is_some_and(|i| i.uses(column));
+            let broken = |index: Oid| found.index(index).is_some_and(|i| i.names(column));
             for by in &found.referenced_by {
                 let key = catalog.table(by.table).and_then(|other| other.foreign_key(by.constraint));
                 if key.is_some_and(|key| broken(key.referenced_index)) {

@@ -55,8 +55,19 @@ impl Ddl<'_> {
         new: NewIndex,
         predicate: Option<RowTest>,
     ) -> Step<Oid> {
+        self.create_covering_index(table, new, predicate, Vec::new())
+    }
+
+    /// As [`Ddl::create_partial_index`], with columns that INCLUDE names.
+    pub fn create_covering_index(
+        &mut self,
+        table: Oid,
+        new: NewIndex,
+        predicate: Option<RowTest>,
+        included: Vec<usize>,
+    ) -> Step<Oid> {
         self.view.lock_table(table, TableLock::Share, WaitPolicy::Wait)?;
-        self.add_index(table, new, None, predicate.map(Arc::new))
+        self.add_index(table, new, None, predicate.map(Arc::new), included)
     }
 
     pub(super) fn add_index(
@@ -65,10 +76,11 @@ impl Ddl<'_> {
         new: NewIndex,
         constraint: Option<IndexConstraint>,
         predicate: Option<Arc<RowTest>>,
+        included: Vec<usize>,
     ) -> Step<Oid> {
         assert!(constraint.is_none() || predicate.is_none(), "a constraint is of all rows");
         let mut table = (*self.view.table(oid)?).clone();
-        if new.columns.len() > INDEX_COLUMNS_MAX {
+        if new.columns.len() + included.len() > INDEX_COLUMNS_MAX {
             return Err(SqlError::new(
                 SqlState::TOO_MANY_COLUMNS,
                 format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index"),
@@ -84,8 +96,8 @@ impl Ddl<'_> {
                 name
             }
             None => {
-                let columns: Vec<&str> =
-                    new.columns.iter().map(|c| table.columns[c.column].name.as_str()).collect();
+                let positions = new.columns.iter().map(|c| c.column).chain(included.iter().copied());
+                let columns: Vec<&str> = positions.map(|c| table.columns[c].name.as_str()).collect();
                 let label = if constraint.is_some() { "key" } else { "idx" };
                 let default = MadeUpName { table: &table.name, columns: &columns, label };
                 self.free_relation_name(table.schema, &default)
@@ -101,6 +113,7 @@ impl Ddl<'_> {
             // Which one, its build says.
             tree: TreeId(0),
             predicate,
+            included,
         };
         table.indexes.push(index.clone());
         table.refresh_layout();

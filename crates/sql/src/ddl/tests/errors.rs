@@ -165,7 +165,6 @@ fn what_is_not_supported_says_so() {
         "create table x (a int references t on delete set default)",
         "create index on t (lower(b))",
         "create index on t (b) where a + 1 > 1",
-        "create index on t (b) include (a)",
         "create index on t using hash (b)",
         "create materialized view v as select 1",
         "create temp view v as select 1",

@@ -1,4 +1,4 @@
-//! Partial indexes in SQL. Expectations are PostgreSQL 15's, but for what is refused.
+//! Partial indexes, and such as include columns. Expectations are PostgreSQL 15's, but for what is refused.
 
 use tenant::catalog::PUBLIC_SCHEMA;
 
@@ -246,6 +246,26 @@ fn predicates_follow_what_they_name() {
         failure(sql, "alter table t alter a type text")
             .starts_with("42883 operator does not exist: text > integer")
     );
+}
+
+#[test]
+fn an_index_includes_columns_beside_its_key() {
+    let sql =
+        "create table t (a int, b text, c int); create unique index on t (a) include (b, c) where c > 0;
+               insert into t values (1, 'x', 1), (1, 'y', 0)";
+    let taken = "23505 duplicate key value violates unique constraint \"t_a_b_c_idx\"";
+    assert_eq!(failure(sql, "insert into t values (1, 'z', 2)"), taken);
+    assert_eq!(failure(sql, "create index on t (a) include (d)"), "42703 column \"d\" does not exist");
+    let after_change = |change: &str| {
+        let (mut bench, mut session) = after(sql);
+        bench.run(&mut session, change);
+        let table = bench.catalog().tables().find(|t| t.name == "t").expect("the table exists");
+        table.indexes.iter().map(|index| (index.name.to_string(), index.included.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(after_change("update t set b = 'w'"), [("t_a_b_c_idx".to_owned(), vec![1, 2])]);
+    let copied = "create table u (z int, like t including indexes); drop table t; alter table u rename to t";
+    assert_eq!(after_change(copied), [("u_a_b_c_idx".to_owned(), vec![2, 3])]);
+    assert_eq!(after_change("alter table t drop column b"), []);
 }
 
 #[test]
