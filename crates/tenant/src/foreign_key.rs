@@ -477,7 +477,8 @@ impl View<'_> {
 fn index_of<'t>(table: &'t Table, columns: &[usize]) -> Option<(&'t Index, Vec<usize>)> {
     let place = |column: usize| columns.iter().position(|own| *own == column);
     let ways = table.indexes.iter().filter(|index| index.has_all_with_values_in(columns)).map(|index| {
-        let order: Vec<usize> = index.column_positions().map_while(place).take(columns.len()).collect();
+        let keys = index.columns.iter().map_while(|key| place(key.plain()?));
+        let order: Vec<usize> = keys.take(columns.len()).collect();
         (index, order)
     });
     // Of several the first one.

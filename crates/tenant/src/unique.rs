@@ -28,16 +28,30 @@ impl View<'_> {
         format!("({})=({})", table.column_names(columns.iter().copied()), shown.join(", "))
     }
 
+    /// The same of an index's keys, as PostgreSQL's details show them.
+    pub(crate) fn show_index_key(
+        &self,
+        table: &Table,
+        index: &Index,
+        value: impl Fn(usize) -> Datum,
+    ) -> String {
+        let (mut names, mut values) = (Vec::new(), Vec::new());
+        for key in &index.columns {
+            names.push(table.key_name(key, &table.columns[key.column].name, false));
+            values.push(self.show(table, key.column, &key.key(&value(key.column))));
+        }
+        format!("({})=({})", names.join(", "), values.join(", "))
+    }
+
     /// 23505 for a row whose key in `index` another row has.
     #[cold]
     pub(crate) fn unique_violation(&self, table: &Table, index: &Index, row: &[Datum]) -> SqlError {
-        let columns: Vec<usize> = index.column_positions().collect();
-        let values: Vec<Datum> = columns.iter().map(|c| row[*c].clone()).collect();
+        let key = self.show_index_key(table, index, |column| row[column].clone());
         SqlError::new(
             SqlState::UNIQUE_VIOLATION,
             format!("duplicate key value violates unique constraint \"{}\"", index.name),
         )
-        .with_detail(format!("Key {} already exists.", self.show_key(table, &columns, &values)))
+        .with_detail(format!("Key {key} already exists."))
         .with_schema(self.catalog().schema_name(table.schema))
         .with_table(table.name.as_str())
         .with_constraint(index.name.as_str())

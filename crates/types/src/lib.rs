@@ -17,6 +17,7 @@ mod format_context;
 mod identifier;
 pub mod json;
 pub mod key;
+mod letter_case;
 pub mod numeric;
 mod pg_type;
 mod text_in;
@@ -31,6 +32,7 @@ pub use format_context::{
     ByteaOutput, CatalogNames, DateFormat, DateOrder, FormatContext, IntervalStyle, UNIX_TO_PG_EPOCH_MICROS,
 };
 pub use identifier::{KeywordKind, keywords, quote_ident};
+pub use letter_case::{lower, lower_char, upper, upper_char};
 pub use numeric::Numeric;
 pub use pg_type::{ElementType, PgType, TypeMod, format_type, format_type_in};
 pub use text_in::{parse_bool, parse_bytea, parse_hex, parse_text, split_qualified_name};

@@ -157,7 +157,7 @@ impl Sample {
                     NewUnique { name: None, columns: vec![1, 2], nulls_not_distinct: false },
                 ),
             );
-            let descending = IndexColumn { column: 1, descending: true, nulls_first: true };
+            let descending = IndexColumn { descending: true, nulls_first: true, ..IndexColumn::ascending(1) };
             let index = NewIndex {
                 name: Some("child_tag".to_owned()),
                 columns: vec![IndexColumn::ascending(2), descending],

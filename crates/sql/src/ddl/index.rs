@@ -133,7 +133,8 @@ fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn
         check_class(&split(class)?.1, table.columns[position].ty)?;
     }
     let descending = *asc == Some(false);
-    Ok(IndexColumn { column: position, descending, nulls_first: nulls_first.unwrap_or(descending) })
+    let nulls_first = nulls_first.unwrap_or(descending);
+    Ok(IndexColumn { column: position, function: None, descending, nulls_first })
 }
 
 /// Whether an operator class orders values as they are ordered without. Text is in the order of its bytes, which is that of patterns too.

@@ -217,7 +217,7 @@ fn create_index(database: &mut Database, create: &ast::CreateIndex) -> SqlResult
             let (column, _) = table.column(&c.column.expr.to_string()).expect("a column");
             let descending = c.column.options.asc == Some(false);
             let nulls_first = c.column.options.nulls_first.unwrap_or(descending);
-            IndexColumn { column, descending, nulls_first }
+            IndexColumn { descending, nulls_first, ..IndexColumn::ascending(column) }
         })
         .collect();
     let new = NewIndex {

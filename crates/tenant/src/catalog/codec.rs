@@ -263,12 +263,13 @@ choices!(MatchType { Simple = 1, Full = 2 });
 choices!(GrantableKind { Table = 1, Sequence = 2, Schema = 3 });
 choices!(Comparison { Equal = 1, NotEqual = 2, Less = 3, LessOrEqual = 4, Greater = 5, GreaterOrEqual = 6 });
 choices!(Blanks { Count = 1, Ignored = 2 });
+choices!(KeyFunction { Lower = 1, Upper = 2 });
 
 fields!(Schema { oid, name, owner, acl });
 fields!(AclItem { grantee, grantor, privileges, grant_options });
 fields!(Column { name, ty, typmod, not_null, default, identity, sequence, dropped, missing });
 fields!(IndexConstraint { oid, primary });
-fields!(IndexColumn { column, descending, nulls_first });
+fields!(IndexColumn { column, descending, nulls_first } derived { function: None });
 fields!(Index { oid, name, columns, unique, nulls_not_distinct, constraint, tree }
     derived { predicate: None, included: Vec::new() });
 fields!(CheckConstraint { oid, name, expression, columns } derived { validated: true });
@@ -325,7 +326,7 @@ const INITIALLY_DEFERRED: u8 = 2;
 const NOT_VALID: u8 = 4;
 
 /// The last fields of a table, each absent where it and what is behind it would be empty: its constraints with such traits, the predicates of its
-/// partial indexes, and the columns that its indexes include, all by their oids.
+/// partial indexes, the columns that its indexes include, and the functions of columns that they have by the places in their keys, all by their oids.
 fn encode_later_fields(table: &Table, out: &mut Vec<u8>) {
     let not_valid = |validated: bool| if validated { 0 } else { NOT_VALID };
     let keys = table.foreign_keys.iter().map(|key| {
@@ -341,23 +342,35 @@ fn encode_later_fields(table: &Table, out: &mut Vec<u8>) {
     let predicates: Vec<(Oid, &Arc<RowTest>)> =
         table.indexes.iter().filter_map(|index| Some((index.oid, index.predicate.as_ref()?))).collect();
     let including = || table.indexes.iter().filter(|index| !index.included.is_empty());
-    let includes = including().next().is_some();
-    if !traits.is_empty() || !predicates.is_empty() || includes {
+    let functions_of = |index: &Index| {
+        let keys = index.columns.iter().enumerate();
+        keys.filter_map(|(place, key)| Some((place, key.function?))).collect::<Vec<_>>()
+    };
+    let with_functions = table.indexes.iter().filter(|index| !index.is_plain());
+    let functions: Vec<(Oid, Vec<(usize, KeyFunction)>)> =
+        with_functions.map(|index| (index.oid, functions_of(index))).collect();
+    let says =
+        [!traits.is_empty(), !predicates.is_empty(), including().next().is_some(), !functions.is_empty()];
+    let fields = says.iter().rposition(|says| *says).map_or(0, |last| last + 1);
+    if fields > 0 {
         traits.encode(out);
     }
-    if !predicates.is_empty() || includes {
+    if fields > 1 {
         predicates.len().encode(out);
     }
     for (oid, predicate) in predicates {
         oid.encode(out);
         predicate.encode(out);
     }
-    if includes {
+    if fields > 2 {
         including().count().encode(out);
     }
     for index in including() {
         index.oid.encode(out);
         index.included.encode(out);
+    }
+    if fields > 3 {
+        functions.encode(out);
     }
 }
 
@@ -374,6 +387,17 @@ fn decode_later_fields(mut table: Table, input: &mut &[u8]) -> Result<Table, Mal
             let index = table.indexes.iter_mut().find(|index| index.oid == oid);
             let index = index.filter(|_| is_whole).ok_or(Malformed("columns of what is not there"))?;
             index.included = included;
+        }
+    }
+    if !input.is_empty() {
+        for (oid, functions) in Vec::<(Oid, Vec<(usize, KeyFunction)>)>::decode(input)? {
+            let index = table.indexes.iter_mut().find(|index| index.oid == oid);
+            let index = index.ok_or(Malformed("functions of an index that is not there"))?;
+            for (place, function) in functions {
+                let key = index.columns.get_mut(place);
+                let key = key.ok_or(Malformed("a function of a key that is not there"))?;
+                key.function = Some(function);
+            }
         }
     }
     Ok(table)

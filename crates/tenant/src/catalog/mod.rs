@@ -8,6 +8,7 @@ mod bootstrap;
 mod codec;
 mod database;
 mod footprint;
+mod key_function;
 mod lookup;
 mod objects;
 mod privileges;
@@ -29,6 +30,7 @@ pub use bootstrap::{INFORMATION_SCHEMA, OWNER_ROLE, PG_CATALOG, PLPGSQL, PUBLIC_
 pub(crate) use codec::{Decode, Encode, Malformed};
 pub use database::{DATABASE, Database, DefaultAcl, Extension, GrantableKind, StartSettings, Unwatched};
 pub(crate) use footprint::{PARTS_LEN_MAX, TEXTS_LEN_MAX};
+pub use key_function::KeyFunction;
 pub use objects::{Dependency, EnumLabel, EnumType, Schema, Sequence, ViewColumn, ViewDefinition};
 pub use privileges::{Acl, AclItem, PUBLIC, Privileges};
 pub(crate) use records::{RecordChange, RecordKey, RecordKind, decode_record, encode_record};

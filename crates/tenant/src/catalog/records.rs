@@ -373,6 +373,14 @@ mod tests {
             assert_eq!(decode_record::<Table>(&encode_record(&table)).unwrap().indexes, table.indexes);
         }
         assert_eq!(encode_record(&table).len() - two, 4 + 4 + 4 + (4 + 4 + 8));
+        table.indexes[0].columns[0].function = Some(KeyFunction::Upper);
+        assert_eq!(decode_record::<Table>(&encode_record(&table)).unwrap().indexes, table.indexes);
+        let included = std::mem::take(&mut table.indexes[0].included);
+        let functions = encode_record(&table);
+        assert_eq!(functions.len() - two, 4 + 4 + 4 + 4 + (4 + 4 + 4 + 1), "nothing else, and a function");
+        assert_eq!(decode_record::<Table>(&functions).unwrap().indexes, table.indexes);
+        assert_eq!(included, [0, 0]);
+        table.indexes[0].columns[0].function = None;
         table.indexes[0].included = vec![1];
         assert!(decode_record::<Table>(&encode_record(&table)).is_err(), "a column that is not there");
         table.indexes[0].included = Vec::new();

@@ -7,7 +7,7 @@ use base::{Oid, TreeId};
 use compact_str::CompactString;
 use types::{Datum, PgType, TypeMod};
 
-use super::{Acl, RowTest};
+use super::{Acl, KeyFunction, RowTest};
 use crate::row::RowLayout;
 
 /// A table of a tenant. Shared as `Arc<Table>` and never changed in place: DDL replaces it.
@@ -90,6 +90,8 @@ pub struct IndexConstraint {
 pub struct IndexColumn {
     /// Position in the table's columns.
     pub column: usize,
+    /// What the keys are of the column's values; `None` for these themselves. A constraint's have none.
+    pub function: Option<KeyFunction>,
     pub descending: bool,
     pub nulls_first: bool,
 }
@@ -97,7 +99,7 @@ pub struct IndexColumn {
 impl IndexColumn {
     /// Ascending, NULLs last: PostgreSQL's default.
     pub const fn ascending(column: usize) -> IndexColumn {
-        IndexColumn { column, descending: false, nulls_first: false }
+        IndexColumn { column, function: None, descending: false, nulls_first: false }
     }
 }
 
@@ -270,7 +272,12 @@ impl Index {
         self.constraint.is_some_and(|c| c.primary)
     }
 
-    /// Positions of the key columns in the table.
+    /// Whether its keys are the values of columns, and not of functions of them.
+    pub fn is_plain(&self) -> bool {
+        self.columns.iter().all(|column| column.function.is_none())
+    }
+
+    /// Positions of the key columns in the table, those of functions among them.
     pub fn column_positions(&self) -> impl Iterator<Item = usize> + '_ {
         self.columns.iter().map(|c| c.column)
     }

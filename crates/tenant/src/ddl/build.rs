@@ -210,11 +210,10 @@ pub(super) fn contains_nulls(table: &Table, column: usize) -> SqlError {
 }
 
 fn duplicate(ddl: &Ddl<'_>, table: &Table, index: &Index, bytes: &[u8]) -> SqlError {
-    let columns: Vec<usize> = index.column_positions().collect();
-    let values: Vec<Datum> =
-        columns.iter().map(|c| read_column(table, bytes, *c).unwrap_or(Datum::Null)).collect();
+    let value = |column| read_column(table, bytes, column).unwrap_or(Datum::Null);
+    let key = ddl.view.show_index_key(table, index, value);
     SqlError::new(SqlState::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
-        .with_detail(format!("Key {} is duplicated.", ddl.view.show_key(table, &columns, &values)))
+        .with_detail(format!("Key {key} is duplicated."))
         .with_table(table.name.as_str())
         .with_constraint(index.name.as_str())
 }

@@ -88,7 +88,12 @@ impl Ddl<'_> {
             .into());
         }
         for column in &new.columns {
-            check_key_type(table.columns[column.column].ty, new.unique)?;
+            let ty = table.columns[column.column].ty;
+            assert!(
+                column.function.is_none_or(|function| function.takes(ty)),
+                "the caller knows its columns"
+            );
+            check_key_type(ty, new.unique)?;
         }
         let name = match new.name {
             Some(name) => {
@@ -96,8 +101,11 @@ impl Ddl<'_> {
                 name
             }
             None => {
-                let positions = new.columns.iter().map(|c| c.column).chain(included.iter().copied());
-                let columns: Vec<&str> = positions.map(|c| table.columns[c].name.as_str()).collect();
+                let name = |position: usize| table.columns[position].name.as_str();
+                let key =
+                    |key: &IndexColumn| key.function.map_or(name(key.column), |function| function.name());
+                let keys = new.columns.iter().map(key);
+                let columns: Vec<&str> = keys.chain(included.iter().map(|column| name(*column))).collect();
                 let label = if constraint.is_some() { "key" } else { "idx" };
                 let default = MadeUpName { table: &table.name, columns: &columns, label };
                 self.free_relation_name(table.schema, &default)

@@ -7,11 +7,12 @@
 //! | unique index, no column NULL | index columns | 1, table key |
 //! | other index entries | index columns, table key | 0, where the table key starts (2 bytes) |
 //!
-//! A partial index has entries of the rows alone of which its predicate is true.
+//! A partial index has entries of the rows alone of which its predicate is true. Where a key has a function of a column, "index columns" are its values.
 //!
 //! Every column's key ends itself, so all keys that begin with the same column values stand between that prefix and its
 //! successor.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use base::limits::KEY_LEN_MAX;
@@ -201,7 +202,13 @@ pub(crate) fn index_entry(index: &Index, row: &[Datum], table_key: &[u8]) -> Sql
         return Ok(None);
     }
     let mut key = Key::new();
-    encode_columns(&index.columns, index.column_positions().map(|c| &row[c]), &mut key);
+    if index.is_plain() {
+        encode_columns(&index.columns, index.column_positions().map(|c| &row[c]), &mut key);
+    } else {
+        let keys: SmallVec<[Cow<'_, Datum>; 4]> =
+            index.columns.iter().map(|c| c.key(&row[c.column])).collect();
+        encode_columns(&index.columns, keys.iter().map(|key| &**key), &mut key);
+    }
     finish_entry(index, key, index.column_positions().any(|c| row[c].is_null()), table_key).map(Some)
 }
 
@@ -218,8 +225,9 @@ pub(crate) fn index_entry_of_bytes(
         return Ok(None);
     }
     let mut values: SmallVec<[Datum; 4]> = SmallVec::new();
-    for column in index.column_positions() {
-        values.push(read_column(table, row, column)?);
+    for column in &index.columns {
+        let value = read_column(table, row, column.column)?;
+        values.push(if column.function.is_some() { column.key(&value).into_owned() } else { value });
     }
     let mut key = Key::new();
     encode_columns(&index.columns, values.iter(), &mut key);

@@ -103,7 +103,7 @@ fn conditions_on_columns_select_their_range_of_an_index() {
     let t = fixture.create("t", &[("id", PgType::Int4), ("a", PgType::Int4), ("b", PgType::Int4)], 1);
     let columns = vec![
         crate::catalog::IndexColumn::ascending(1),
-        crate::catalog::IndexColumn { column: 2, descending: true, nulls_first: true },
+        crate::catalog::IndexColumn { column: 2, function: None, descending: true, nulls_first: true },
     ];
     let new = crate::ddl::NewIndex {
         name: None,

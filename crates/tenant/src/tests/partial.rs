@@ -1,7 +1,9 @@
-//! Partial indexes: entries of the rows alone of which a predicate is true, whoever writes them.
+//! Partial indexes: entries of the rows alone of which a predicate is true, whoever writes them. And keys that a function makes of a column.
 
 use super::*;
-use crate::catalog::{Blanks, Comparison, Deferral, IndexColumn, MatchType, ReferentialAction, RowTest};
+use crate::catalog::{
+    Blanks, Comparison, Deferral, IndexColumn, KeyFunction, MatchType, ReferentialAction, RowTest,
+};
 use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
 use crate::row::keys::index_entry;
 use crate::{Arbiter, Inserted};
@@ -223,6 +225,47 @@ fn it_goes_with_a_column_of_its_predicate() {
     fixture.ddl(|ddl| ddl.drop_column(t, "live", Behavior::Restrict)).unwrap();
     assert!(fixture.table(t).index(index).is_none());
     assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+}
+
+#[test]
+fn keys_may_be_what_a_function_makes_of_a_column() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("email", PgType::Text)], 1);
+    for (id, email) in [(1, "Bob@x"), (2, "alice@X")] {
+        fixture.insert(t, vec![int(id), text(email)]).unwrap();
+    }
+    let lower = IndexColumn { function: Some(KeyFunction::Lower), ..IndexColumn::ascending(1) };
+    let new = |unique| NewIndex { name: None, columns: vec![lower], unique, nulls_not_distinct: false };
+    let index = fixture.ddl(|ddl| ddl.create_index(t, new(true))).unwrap();
+    assert_eq!(fixture.table(t).index(index).expect("just made").name, "t_lower_idx");
+    check(&mut fixture, t, index, &[2, 1]);
+    let error = fixture.insert(t, vec![int(3), text("BOB@X")]).unwrap_err();
+    assert_eq!(error.detail(), Some("Key (lower(email))=(bob@x) already exists."));
+    fixture.insert(t, vec![int(3), Datum::Null]).unwrap();
+    assert_eq!(put(&mut fixture, t, vec![int(1), text("bob@X")]), Ok(()), "its own key");
+    assert_eq!(put(&mut fixture, t, vec![int(2), text("Carl")]), Ok(()));
+    check(&mut fixture, t, index, &[1, 2, 3]);
+    let child = fixture.create("child", &[("id", PgType::Int4), ("email", PgType::Text)], 1);
+    let key = NewForeignKey {
+        name: None,
+        columns: vec![1],
+        referenced_table: t,
+        referenced_columns: Some(vec![1]),
+        on_delete: ReferentialAction::NoAction,
+        on_update: ReferentialAction::NoAction,
+        match_type: MatchType::Simple,
+        deferral: Deferral::NotDeferrable,
+        rows: RowsNow::Checked,
+    };
+    let refused = fixture.ddl(|ddl| ddl.add_foreign_key(child, key)).unwrap_err();
+    assert_eq!(refused.state().as_str(), "42830", "lower(email) is unique, and not email");
+
+    fixture.ddl(|ddl| ddl.drop_index(index, Behavior::Restrict)).unwrap();
+    fixture.insert(t, vec![int(4), text("CARL")]).unwrap();
+    let error = fixture.ddl(|ddl| ddl.create_index(t, new(true))).unwrap_err();
+    assert_eq!(error.detail(), Some("Key (lower(email))=(carl) is duplicated."));
+    let index = fixture.ddl(|ddl| ddl.create_index(t, new(false))).unwrap();
+    check(&mut fixture, t, index, &[1, 2, 4, 3]);
 }
 
 #[test]

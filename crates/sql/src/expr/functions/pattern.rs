@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use base::{SqlError, SqlState};
 use types::Datum;
 
-use super::string::lowered;
 use super::*;
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
@@ -29,7 +28,7 @@ fn like(args: &[Datum], ctx: &EvalCtx<'_>, fold_case: bool, negated: bool) -> Ev
     let (value, pattern) = (text(&args[0])?, text(&args[1])?);
     let matched = if fold_case {
         ctx.room(value.len() + pattern.len())?;
-        like_matches(&lowered(value), &lowered(pattern))?
+        like_matches(&types::lower(value), &types::lower(pattern))?
     } else {
         like_matches(value, pattern)?
     };

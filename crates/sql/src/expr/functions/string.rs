@@ -8,10 +8,8 @@ use super::operators::{cast_to_text, shown};
 use super::*;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
-    FunctionDef::new("lower", &[TEXT], TEXT, |a, _| Ok(Datum::text(lowered(text(&a[0])?)))),
-    FunctionDef::new("upper", &[TEXT], TEXT, |a, _| {
-        Ok(Datum::text(text(&a[0])?.chars().map(upper_char).collect::<String>()))
-    }),
+    FunctionDef::new("lower", &[TEXT], TEXT, |a, _| Ok(Datum::text(types::lower(text(&a[0])?)))),
+    FunctionDef::new("upper", &[TEXT], TEXT, |a, _| Ok(Datum::text(types::upper(text(&a[0])?)))),
     FunctionDef::new("initcap", &[TEXT], TEXT, initcap),
     FunctionDef::new("length", &[TEXT], INT4, char_length),
     FunctionDef::new("length", &[BPCHAR], INT4, bpchar_length),
@@ -137,31 +135,11 @@ fn bit_length(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(types::arith::mul(&octet_length(args, ctx)?, &Datum::Int4(8))?)
 }
 
-/// The other case of a character where that is one character too: as the C library has it, whose words are as long as before.
-fn one_char(mut cases: impl Iterator<Item = char>, c: char) -> char {
-    match (cases.next(), cases.next()) {
-        (Some(other), None) => other,
-        _ => c,
-    }
-}
-
-fn lower_char(c: char) -> char {
-    if c == 'İ' { 'i' } else { one_char(c.to_lowercase(), c) }
-}
-
-fn upper_char(c: char) -> char {
-    one_char(c.to_uppercase(), c)
-}
-
-pub(super) fn lowered(text: &str) -> String {
-    text.chars().map(lower_char).collect()
-}
-
 fn initcap(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let mut out = String::new();
     let mut inside = false;
     for c in text(&args[0])?.chars() {
-        out.push(if inside { lower_char(c) } else { upper_char(c) });
+        out.push(if inside { types::lower_char(c) } else { types::upper_char(c) });
         inside = c.is_alphanumeric();
     }
     Ok(Datum::text(out))
