@@ -101,15 +101,15 @@ fn access(table: &Table, bounds: &[ColumnBound]) -> Option<(Index, KeyRange)> {
     let bounded: Vec<usize> = bounds.iter().map(|(position, ..)| *position).collect();
     for index in table.indexes.iter().filter(|index| index.has_all_with_values_in(&bounded)) {
         let mut equal = Vec::new();
-        for position in index.column_positions() {
-            match bounds.iter().find(|b| b.0 == position && b.1 == Operator::Eq) {
+        for key in &index.columns {
+            match bounds.iter().find(|b| Some(b.0) == key.plain() && b.1 == Operator::Eq) {
                 Some((_, _, value)) => equal.push(value.clone()),
                 None => break,
             }
         }
         let (mut from, mut to) = (Bound::Unbounded, Bound::Unbounded);
-        if let Some(next) = index.column_positions().nth(equal.len()) {
-            for (_, op, value) in bounds.iter().filter(|b| b.0 == next) {
+        if let Some(next) = index.columns.get(equal.len()) {
+            for (_, op, value) in bounds.iter().filter(|b| Some(b.0) == next.plain()) {
                 match op {
                     Operator::Gt => from = Bound::Excluded(value),
                     Operator::GtEq => from = Bound::Included(value),
@@ -346,7 +346,8 @@ pub(crate) fn seeking(
     // The blanks of a `char(n)` are as many as its own type says.
     let is_found = scan.table.columns[position].ty != PgType::Bpchar
         && scan.table.indexes.iter().any(|index| {
-            index.column_positions().next() == Some(position) && index.has_all_with_values_in(&[position])
+            let first = index.columns.first().and_then(|key| key.plain());
+            first == Some(position) && index.has_all_with_values_in(&[position])
         });
     let is_narrow = scan.index.is_some() || scan.limit.is_some() || !scan.outer.is_empty();
     if !is_found || is_narrow {

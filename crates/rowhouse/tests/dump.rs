@@ -55,9 +55,10 @@ const LATE: &str = "CREATE TABLE late (id int PRIMARY KEY, next int CONSTRAINT n
      COMMENT ON CONSTRAINT n_of_late ON late IS 'not checked yet';
      COMMENT ON TYPE stock.unit IS 'what is counted'";
 
-/// Indexes of some rows.
+/// Indexes of some rows, and of what a function makes of them.
 const PARTIAL: &str = "CREATE UNIQUE INDEX paid_once ON orders (customer_id) WHERE state = 'paid';
-     CREATE INDEX named ON customer (email) WHERE email IS NOT NULL AND name IN ('Ada', 'Bob')";
+     CREATE INDEX named ON customer (email) WHERE email IS NOT NULL AND name IN ('Ada', 'Bob');
+     CREATE UNIQUE INDEX ON customer (lower(email), upper(name))";
 
 /// An extension, and defaults that call its functions.
 const IDENTIFIERS: &str = "CREATE EXTENSION \"uuid-ossp\"; CREATE EXTENSION pgcrypto SCHEMA stock;
@@ -83,6 +84,7 @@ fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
         "FOREIGN KEY (code, size) REFERENCES stock.item(code, size) MATCH FULL ON UPDATE CASCADE ON DELETE SET NULL",
         "USING btree (placed DESC NULLS LAST, customer_id)",
         "CREATE UNIQUE INDEX paid_once ON public.orders USING btree (customer_id) WHERE (state = 'paid'::public.order_state);",
+        "CREATE UNIQUE INDEX customer_lower_upper_idx ON public.customer USING btree (lower(email), upper((name)::text));",
         "WHERE ((email IS NOT NULL) AND ((name)::text = ANY ((ARRAY['Ada'::character varying, 'Bob'::character varying])::text[])));",
         "COMMENT ON COLUMN public.customer.name IS 'it''s a name';",
         "ADD CONSTRAINT next FOREIGN KEY (next) REFERENCES public.late(id) DEFERRABLE INITIALLY DEFERRED;",

@@ -74,6 +74,7 @@ const FURTHER: &str = r#"
         FROM generate_series(1, 70) g;
     CREATE UNIQUE INDEX part_1 ON part (id) INCLUDE (s, "a") NULLS NOT DISTINCT WHERE gone IS NULL;
     CREATE INDEX ON part (b) INCLUDE (n);
+    CREATE UNIQUE INDEX ON part (lower(s), upper(t) DESC, id) WHERE b;
     CREATE INDEX part_2 ON part (a) WHERE s IN ('s1', 's2') AND n > 0 AND NOT b;
     CREATE INDEX part_3 ON part (a DESC) WHERE c = 'c' OR t <> 'x' OR gone > '2020-01-01 12:00' OR a BETWEEN -1 AND 5;
 "#;
@@ -120,6 +121,8 @@ fn a_database_of_postgresql_is_imported_whole() {
         "SELECT indexdef FROM pg_indexes WHERE tablename = 'part' ORDER BY indexname",
         "SELECT indexrelid::regclass::text, indnatts, indnkeyatts, indkey::text, relnatts, pg_get_indexdef(indexrelid, 2, false)
          FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE indrelid = 'part'::regclass ORDER BY 1",
+        "SELECT pg_get_expr(indexprs, indrelid), attname, atttypid::regtype FROM pg_index JOIN pg_attribute ON attrelid = indexrelid
+         WHERE indrelid = 'part'::regclass AND indexprs IS NOT NULL ORDER BY attnum",
         "SELECT pg_get_expr(indpred, indrelid), regexp_replace(pg_get_indexdef(indexrelid, 0, true), '.* WHERE ', '')
          FROM pg_index WHERE indrelid = 'part'::regclass AND indpred IS NOT NULL ORDER BY indexrelid::regclass::text",
     ] {
@@ -461,7 +464,7 @@ fn what_a_dump_may_hold_and_is_refused_is_told_as_such() {
             "CREATE UNLOGGED TABLE public.un (a integer)",
             "CREATE TABLE public.g (a integer, b integer GENERATED ALWAYS AS ((a * 2)) STORED)",
             "CREATE STATISTICS public.st ON a, b FROM public.t",
-            "CREATE INDEX i ON public.t USING btree (lower(b))",
+            "CREATE INDEX i ON public.t USING btree (((b || 'x'::text)))",
             "CREATE INDEX i ON public.t USING btree (a) WHERE ((a % 2) = 0)",
             "CREATE INDEX i ON public.t USING gin (b)",
             "ALTER TABLE ONLY public.t ADD CONSTRAINT e EXCLUDE USING gist (a WITH =)",

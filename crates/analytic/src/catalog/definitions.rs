@@ -5,7 +5,9 @@ use std::sync::Arc;
 use base::Oid;
 use sql::session::{PathNames, qualified_name, relation_name};
 use sql::{kept_text, predicate_text};
-use tenant::catalog::{Catalog, Column, Deferral, Index, MatchType, ReferentialAction, Relation, Table};
+use tenant::catalog::{
+    Catalog, Column, Deferral, Index, IndexColumn, MatchType, ReferentialAction, Relation, Table,
+};
 use types::{PgType, TypeMod, quote_ident};
 
 /// A list of columns: `a, "B"`.
@@ -89,10 +91,15 @@ pub(crate) fn action_letter(action: ReferentialAction) -> u8 {
     }
 }
 
+/// What an index's keys are called: `a`, `lower(a)`.
+pub(crate) fn key(table: &Table, column: &IndexColumn, pretty: bool) -> String {
+    table.key_name(column, &quote_ident(&table.columns[column.column].name), pretty)
+}
+
 /// A key column with its options: `a DESC NULLS LAST`.
-fn key_column(table: &Table, index: &Index, at: usize) -> String {
-    let column = index.columns[at];
-    let mut out = quote_ident(&table.columns[column.column].name);
+fn key_column(table: &Table, index: &Index, at: usize, pretty: bool) -> String {
+    let column = &index.columns[at];
+    let mut out = key(table, column, pretty);
     match (column.descending, column.nulls_first) {
         (false, true) => out += " NULLS FIRST",
         (true, true) => out += " DESC",
@@ -115,11 +122,14 @@ pub(crate) fn index(
     let index = &table.indexes[*at];
     if column > 0 {
         let at = usize::try_from(column - 1).ok()?;
-        let position = index.column_positions().chain(index.included.iter().copied()).nth(at);
-        return position.map(|position| quote_ident(&table.columns[position].name));
+        if let Some(column) = index.columns.get(at) {
+            return Some(key(table, column, pretty));
+        }
+        let included = index.included.get(at - index.columns.len());
+        return included.map(|position| quote_ident(&table.columns[*position].name));
     }
     let unique = if index.unique { "UNIQUE " } else { "" };
-    let keys: Vec<String> = (0..index.columns.len()).map(|i| key_column(table, index, i)).collect();
+    let keys: Vec<String> = (0..index.columns.len()).map(|i| key_column(table, index, i, pretty)).collect();
     let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
     let included = match &index.included[..] {
         [] => String::new(),

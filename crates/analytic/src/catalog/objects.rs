@@ -4,7 +4,7 @@ use base::Oid;
 use rustc_hash::FxHashMap;
 use sql::system::{extension_named, system_tables};
 use sql::{kept_text, predicate_text};
-use tenant::catalog::{Catalog, Identity, Index, Privileges, Relation, Table};
+use tenant::catalog::{Catalog, Identity, Index, IndexColumn, Privileges, Relation, Table};
 use types::{Datum, PgType, TypeMod};
 
 use super::access::{Reader, acl};
@@ -211,9 +211,18 @@ fn attributes(out: &mut Rows<'_>) {
             }
             Relation::Index(table, at) => {
                 let index = &table.indexes[*at];
-                for (i, position) in positions(index).enumerate() {
+                let own = |position: usize| {
                     let column = &table.columns[position];
-                    out.add(attribute(index.oid, i as i16 + 1, &column.name, column.ty, column.typmod));
+                    (column.name.as_str(), column.ty, column.typmod)
+                };
+                let key = |key: &IndexColumn| match key.function {
+                    Some(function) => (function.name(), PgType::Text, TypeMod::NONE),
+                    None => own(key.column),
+                };
+                let keys = index.columns.iter().map(key);
+                let all = keys.chain(index.included.iter().map(|position| own(*position)));
+                for (i, (name, ty, typmod)) in all.enumerate() {
+                    out.add(attribute(index.oid, i as i16 + 1, name, ty, typmod));
                 }
             }
             Relation::View(view) => {
@@ -263,14 +272,14 @@ fn defaults(out: &mut Rows<'_>) {
     }
 }
 
-/// Columns of an index, those that it includes behind its key.
-fn positions(index: &Index) -> impl Iterator<Item = usize> + '_ {
-    index.column_positions().chain(index.included.iter().copied())
-}
-
-/// How many these are.
+/// How many columns an index has, those that it includes among them.
 fn width(index: &Index) -> i16 {
     (index.columns.len() + index.included.len()) as i16
+}
+
+/// The type of an index's keys.
+fn key_type(table: &Table, key: &IndexColumn) -> PgType {
+    if key.function.is_some() { PgType::Text } else { table.columns[key.column].ty }
 }
 
 fn indexes(out: &mut Rows<'_>) {
@@ -278,7 +287,14 @@ fn indexes(out: &mut Rows<'_>) {
     let path = out.shared.search_path.clone();
     for table in sorted_tables(catalog) {
         for index in &table.indexes {
-            let columns = || index.columns.iter().map(|c| &table.columns[c.column]);
+            let types = || index.columns.iter().map(|key| key_type(table, key));
+            let number = |position: usize| position as i16 + 1;
+            let keys = index.columns.iter().map(|key| key.plain().map_or(0, number));
+            let numbers = keys.chain(index.included.iter().map(|position| number(*position)));
+            let of_functions = index.columns.iter().filter(|key| key.function.is_some());
+            let expressions: Vec<String> =
+                of_functions.map(|key| definitions::key(table, key, false)).collect();
+            let expressions = if expressions.is_empty() { Datum::Null } else { text(expressions.join(", ")) };
             let option =
                 |c: &tenant::catalog::IndexColumn| i16::from(c.descending) | (i16::from(c.nulls_first) << 1);
             let predicate = index.predicate.as_ref().map_or(Datum::Null, |predicate| {
@@ -287,6 +303,7 @@ fn indexes(out: &mut Rows<'_>) {
             out.add(vec![
                 ("indexrelid", oid(index.oid)),
                 ("indrelid", oid(table.oid)),
+                ("indexprs", expressions),
                 ("indpred", predicate),
                 ("indnatts", Datum::Int2(width(index))),
                 ("indnkeyatts", Datum::Int2(index.columns.len() as i16)),
@@ -297,12 +314,9 @@ fn indexes(out: &mut Rows<'_>) {
                 ("indisvalid", Datum::Bool(true)),
                 ("indisready", Datum::Bool(true)),
                 ("indislive", Datum::Bool(true)),
-                ("indkey", smallints(positions(index).map(|i| i as i16 + 1))),
-                (
-                    "indcollation",
-                    oids(columns().map(|c| if c.ty.is_string() { DEFAULT_COLLATION } else { 0 })),
-                ),
-                ("indclass", oids(columns().map(|c| super::types_rows::operator_class(c.ty)))),
+                ("indkey", smallints(numbers)),
+                ("indcollation", oids(types().map(|ty| if ty.is_string() { DEFAULT_COLLATION } else { 0 }))),
+                ("indclass", oids(types().map(super::types_rows::operator_class))),
                 ("indoption", smallints(index.columns.iter().map(option))),
             ]);
         }

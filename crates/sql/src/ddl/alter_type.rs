@@ -81,6 +81,7 @@ pub(super) fn run(
             conversion.checks.push((check.name.to_string(), bound));
         }
     }
+    refuse_functions(table, &altered, &conversion)?;
     let predicates = new_predicates(names, table, &altered, &conversion)?;
     session.ddl(home, |ddl| {
         conversion.columns.iter().try_for_each(|(position, _)| ddl.lock_for_new_values(oid, *position))
@@ -145,6 +146,29 @@ impl Conversion {
         })?;
         Ok(values)
     }
+}
+
+/// Keys of indexes are functions of columns as they are stored.
+///
+/// # Errors
+/// 0A000 where a converted column would be of a type that the function does not take.
+fn refuse_functions(table: &Table, altered: &Table, conversion: &Conversion) -> SqlResult<()> {
+    for index in &table.indexes {
+        for key in &index.columns {
+            let ty = altered.columns[key.column].ty;
+            let is_converted = conversion.columns.iter().any(|(position, _)| *position == key.column);
+            if let Some(function) = key.function.filter(|function| is_converted && !function.takes(ty)) {
+                let what = format!(
+                    "such a type of a column of which index \"{}\" has {}",
+                    index.name,
+                    function.name()
+                );
+                return Err(SqlError::unsupported(what)
+                    .with_hint("Drop the index first and make it again afterwards."));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The predicates of indexes that name converted columns, over the row as it will be: each by its index.

@@ -2,7 +2,7 @@
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{IndexColumn, Relation, RowTest, Table};
+use tenant::catalog::{IndexColumn, KeyFunction, Relation, RowTest, Table};
 use tenant::ddl::NewIndex;
 use types::PgType;
 
@@ -10,7 +10,9 @@ use super::column::require_collation;
 use super::constraint::scope_of;
 use super::names::{Names, notice, split};
 use super::storage_parameters;
-use crate::expr::{BindContext, ParamTypes, Volatility, bind_condition, fold_ident, row_test};
+use crate::expr::{
+    BindContext, ParamTypes, Volatility, bind_condition, bind_expr, fold_ident, key_function, row_test,
+};
 use crate::session::{Home, Pause, Reply, Session};
 
 pub(super) fn create(
@@ -75,7 +77,7 @@ pub(super) fn create(
     };
     let new = NewIndex {
         name,
-        columns: columns.iter().map(|column| key_column(&table, column)).collect::<SqlResult<_>>()?,
+        columns: columns.iter().map(|column| key_column(&names, &table, column)).collect::<SqlResult<_>>()?,
         unique: *unique,
         nulls_not_distinct: *nulls_distinct == Some(false),
     };
@@ -112,29 +114,61 @@ pub(super) fn predicate(names: &Names, table: &Table, predicate: &ast::Expr) -> 
     })
 }
 
-fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn> {
+fn key_column(names: &Names, table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn> {
     let ast::IndexColumn { column, operator_class } = column;
     let ast::OrderByExpr { expr, options: ast::OrderByOptions { asc, nulls_first }, with_fill } = column;
     if with_fill.is_some() {
         return Err(SqlError::unsupported("WITH FILL"));
     }
-    let (expr, collation) = match expr {
-        ast::Expr::Collate { expr, collation } => (&**expr, Some(collation)),
+    let (expr, collation) = match unnested(expr) {
+        ast::Expr::Collate { expr, collation } => (unnested(expr), Some(collation)),
         plain => (plain, None),
     };
-    let ast::Expr::Identifier(ident) = expr else {
-        return Err(SqlError::unsupported("an index on an expression"));
+    let (position, function) = match expr {
+        ast::Expr::Identifier(ident) => (position(table, &fold_ident(ident))?, None),
+        expr => function_of_column(names, table, expr)?,
     };
-    let position = position(table, &fold_ident(ident))?;
+    let ty = if function.is_some() { PgType::Text } else { table.columns[position].ty };
     if let Some(collation) = collation {
-        require_collation(collation, table.columns[position].ty)?;
+        require_collation(collation, ty)?;
     }
     if let Some(class) = operator_class {
-        check_class(&split(class)?.1, table.columns[position].ty)?;
+        check_class(&split(class)?.1, ty)?;
     }
     let descending = *asc == Some(false);
     let nulls_first = nulls_first.unwrap_or(descending);
-    Ok(IndexColumn { column: position, function: None, descending, nulls_first })
+    Ok(IndexColumn { column: position, function, descending, nulls_first })
+}
+
+fn unnested(mut expr: &ast::Expr) -> &ast::Expr {
+    while let ast::Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    expr
+}
+
+/// What an expression makes of which column.
+///
+/// # Errors
+/// Those of binding; 42P17 where it is not of the row alone; 0A000 for what the tenant does not evaluate.
+fn function_of_column(
+    names: &Names,
+    table: &Table,
+    expr: &ast::Expr,
+) -> SqlResult<(usize, Option<KeyFunction>)> {
+    let params = ParamTypes::none();
+    let context = BindContext::simple(&params, &names.format, "index expressions");
+    let bound = bind_expr(expr, &scope_of(table), &context)?;
+    if bound.volatility() != Volatility::Immutable {
+        let message = "functions in index expression must be marked IMMUTABLE";
+        return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
+    }
+    let found = key_function(&bound).filter(|(column, function)| function.takes(table.columns[*column].ty));
+    let (column, function) = found.ok_or_else(|| {
+        let hint = "lower and upper of a column of the type text or varchar are taken.";
+        SqlError::unsupported("an index on this expression").with_hint(hint)
+    })?;
+    Ok((column, Some(function)))
 }
 
 /// Whether an operator class orders values as they are ordered without. Text is in the order of its bytes, which is that of patterns too.

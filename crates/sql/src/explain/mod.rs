@@ -407,10 +407,10 @@ fn index_conditions(
     upper: Option<&RangeBound>,
     names: &Names,
 ) -> Vec<String> {
-    let columns: Vec<&str> = scan.table.indexes[index]
-        .column_positions()
-        .map(|column| scan.table.columns[column].name.as_str())
-        .collect();
+    let table = &scan.table;
+    let keys = table.indexes[index].columns.iter();
+    let columns: Vec<String> =
+        keys.map(|key| table.key_name(key, &table.columns[key.column].name, true)).collect();
     let list = |items: &[BoundExpr]| items.iter().map(|e| text(e, names)).collect::<Vec<_>>().join(", ");
     let mut conditions: Vec<String> = parts
         .iter()

@@ -44,7 +44,7 @@ pub use fold::{FOLDING_BYTES_MAX, NoSession, eval_constant_expr};
 pub use function::{ArgType, FunctionDef, Implementation};
 pub(crate) use functions::{IS_CALLED, LAST_VALUE, extension_of, identity_value};
 pub use output_name::output_name;
-pub(crate) use row_test::{bare_column, follows, is_plain_text, row_test};
+pub(crate) use row_test::{bare_column, follows, is_plain_text, key_function, row_test};
 pub use scope::{
     ColumnRef, EmptyScope, Scope, TableScope, ambiguous_column, at_ident, at_name, missing_from_entry,
     undefined_column,

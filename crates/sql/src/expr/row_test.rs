@@ -1,6 +1,6 @@
-//! Conditions that the tenant evaluates by itself: which expressions are such, and which of them follow from others.
+//! Conditions and keys that the tenant evaluates by itself: which expressions are such, and which conditions follow from others.
 
-use tenant::catalog::{Blanks, Comparison, ROW_TEST_DEPTH_MAX, RowTest};
+use tenant::catalog::{Blanks, Comparison, KeyFunction, ROW_TEST_DEPTH_MAX, RowTest};
 use types::{Datum, PgType};
 
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind};
@@ -121,6 +121,13 @@ pub(crate) fn bare_column(expr: &BoundExpr) -> Option<usize> {
         _ => expr,
     };
     inner.as_column()
+}
+
+/// The function that `expr` is of a column, as an index may have it, and the column's slot.
+pub(crate) fn key_function(expr: &BoundExpr) -> Option<(usize, KeyFunction)> {
+    let ExprKind::Call { function, args } = &expr.kind else { return None };
+    let [argument] = args.as_slice() else { return None };
+    Some((bare_column(argument)?, KeyFunction::named(function.0.name)?))
 }
 
 fn keeps_keys(from: PgType, to: PgType) -> bool {

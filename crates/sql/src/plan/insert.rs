@@ -427,6 +427,7 @@ fn bind_conflict(
             };
             let matches = |index: &Index| {
                 index.unique
+                    && index.is_plain()
                     && positions.iter().all(|p| index.column_positions().any(|c| c == *p))
                     && index.column_positions().all(|c| positions.contains(&c))
                     && is_told(index)

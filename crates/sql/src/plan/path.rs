@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenant::catalog::{Index, IndexColumn, RowTest, Table};
+use tenant::catalog::{Index, IndexColumn, KeyFunction, RowTest, Table};
 use types::{PgType, TypeMod};
 
 use super::binder::Binder;
@@ -11,7 +11,7 @@ use super::join_order::OrderWish;
 use super::point_plan::{AccessPath, Alternative, KeyPart, ProbeFit, RangeBound};
 use crate::expr::{
     BoundExpr, CompareOp, ExprKind, SubqueryColumn, SubqueryId, SubqueryTest, Volatility, bare_column,
-    follows, is_plain_text, row_test,
+    follows, is_plain_text, key_function, row_test,
 };
 
 /// A path for one table.
@@ -30,10 +30,11 @@ pub(super) struct Choice {
     pub(super) in_slices: Option<AccessPath>,
 }
 
-/// What a conjunct says about one column.
+/// What a conjunct says about one column, or what a function makes of it.
 struct Probe<'e> {
     conjunct: usize,
     column: usize,
+    function: Option<KeyFunction>,
     fit: ProbeFit,
     kind: ProbeKind<'e>,
     /// Nothing of the conjunct is left to ask of the rows that are found by it.
@@ -49,6 +50,13 @@ enum ProbeKind<'e> {
     InRows(SubqueryId, f64),
     Lower(&'e BoundExpr, bool),
     Upper(&'e BoundExpr, bool),
+}
+
+impl Probe<'_> {
+    /// Whether it is about the keys of this column of an index.
+    fn is_of(&self, key: &IndexColumn) -> bool {
+        (self.column, self.function) == (key.column, key.function)
+    }
 }
 
 impl ProbeKind<'_> {
@@ -280,11 +288,11 @@ impl Binder<'_> {
         let mut consumed = Vec::new();
         let mut times = 1.0;
         let mut single = true;
-        for column in index.column_positions() {
+        for key in &index.columns {
             // Equality first: it keeps the order and is a single probe.
             let exact = probes
                 .iter()
-                .filter(|p| p.column == column && p.kind.is_exact())
+                .filter(|p| p.is_of(key) && p.kind.is_exact())
                 // A key has no NULL, whatever its column's definition says.
                 .filter(|p| !matches!(p.kind, ProbeKind::Null) || !table.is_primary(index))
                 .min_by_key(|p| match p.kind {
@@ -319,8 +327,8 @@ impl Binder<'_> {
             consumed.push(probe.conjunct);
         }
         let (mut lower, mut upper) = (None, None);
-        if let Some(column) = index.column_positions().nth(parts.len()) {
-            for probe in probes.iter().filter(|p| p.column == column) {
+        if let Some(key) = index.columns.get(parts.len()) {
+            for probe in probes.iter().filter(|p| p.is_of(key)) {
                 match probe.kind {
                     ProbeKind::Lower(value, inclusive) if lower.is_none() => {
                         lower = Some(RangeBound { value: value.clone(), inclusive, fit: probe.fit });
@@ -374,6 +382,10 @@ impl Binder<'_> {
     ) -> Vec<Probe<'e>> {
         let mut probes = Vec::new();
         let column = |expr: &BoundExpr| indexable_column(expr, first, table.columns.len());
+        let function = |expr: &BoundExpr| {
+            let (slot, function) = key_function(expr)?;
+            (first..first + table.columns.len()).contains(&slot).then(|| (slot - first, function))
+        };
         let ready = |expr: &BoundExpr| {
             let mut slots = Vec::new();
             self.slots_used(expr, 0, &mut slots);
@@ -394,21 +406,29 @@ impl Binder<'_> {
                 CompareOp::Lt | CompareOp::Le => (ProbeFit::Latest(expr.ty), ProbeKind::Upper(right, true)),
                 CompareOp::Eq | CompareOp::Ne => return None,
             };
-            Some(Probe { conjunct, column, fit, kind, is_whole: false })
+            Some(Probe { conjunct, column, function: None, fit, kind, is_whole: false })
         };
         for (conjunct, condition) in conjuncts.iter().enumerate() {
             match &condition.kind {
                 ExprKind::Compare { op, left, right, .. } => {
                     for (op, left, right) in [(*op, left, right), (op.commuted(), right, left)] {
-                        let Some(column) = column(left) else {
-                            if let Some(probe) = near(conjunct, op, left, right) {
-                                probes.push(probe);
-                                break;
+                        let (column, function, fit) = match (column(left), function(left)) {
+                            (Some(column), _) => {
+                                let target = &table.columns[column];
+                                let Some(fit) = fit(target.ty, target.typmod, right.ty) else { continue };
+                                (column, None, fit)
                             }
-                            continue;
+                            (None, Some((column, function))) if is_plain_text(right.ty) => {
+                                (column, Some(function), ProbeFit::Same)
+                            }
+                            (None, _) => {
+                                if let Some(probe) = near(conjunct, op, left, right) {
+                                    probes.push(probe);
+                                    break;
+                                }
+                                continue;
+                            }
                         };
-                        let target = &table.columns[column];
-                        let Some(fit) = fit(target.ty, target.typmod, right.ty) else { continue };
                         if !ready(right) {
                             continue;
                         }
@@ -423,7 +443,7 @@ impl Binder<'_> {
                         if !kind.is_exact() && matches!(fit, ProbeFit::Blanks(_)) {
                             continue;
                         }
-                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
+                        probes.push(Probe { conjunct, column, function, fit, kind, is_whole: true });
                         break;
                     }
                 }
@@ -446,13 +466,13 @@ impl Binder<'_> {
                         [one] => ProbeKind::Equal(one),
                         _ => ProbeKind::OneOf(items),
                     };
-                    probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
+                    probes.push(Probe { conjunct, column, function: None, fit, kind, is_whole: true });
                 }
                 ExprKind::IsNull { expr, negated: false } => {
                     let nullable = column(expr).filter(|column| !table.columns[*column].not_null);
                     if let Some(column) = nullable {
                         let (fit, kind) = (ProbeFit::Same, ProbeKind::Null);
-                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
+                        probes.push(Probe { conjunct, column, function: None, fit, kind, is_whole: true });
                     }
                 }
                 ExprKind::CompareArray { op: CompareOp::Eq, all: false, left, array, .. } => {
@@ -462,7 +482,7 @@ impl Binder<'_> {
                     let Some(fit) = fit(target.ty, target.typmod, element) else { continue };
                     if ready(array) {
                         let kind = ProbeKind::AnyOf(array);
-                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
+                        probes.push(Probe { conjunct, column, function: None, fit, kind, is_whole: true });
                     }
                 }
                 ExprKind::Subquery(subquery) if !subquery.correlated => {
@@ -475,7 +495,7 @@ impl Binder<'_> {
                     let (ty, rows) = self.with_subquery(subquery.id, |plan| (plan.project[0].ty, plan.rows));
                     if let Some(fit) = fit(target.ty, target.typmod, ty) {
                         let kind = ProbeKind::InRows(subquery.id, rows.max(1.0));
-                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
+                        probes.push(Probe { conjunct, column, function: None, fit, kind, is_whole: true });
                     }
                 }
                 _ => {
@@ -483,7 +503,7 @@ impl Binder<'_> {
                     let is_boolean = |column: &usize| table.columns[*column].ty == PgType::Bool;
                     if let Some(column) = column(of).filter(is_boolean) {
                         let (fit, kind) = (ProbeFit::Same, ProbeKind::Is(value));
-                        probes.push(Probe { conjunct, column, fit, kind, is_whole: true });
+                        probes.push(Probe { conjunct, column, function: None, fit, kind, is_whole: true });
                     }
                 }
             }
@@ -582,7 +602,8 @@ fn fit(column: PgType, typmod: TypeMod, value: PgType) -> Option<ProbeFit> {
 /// Whether an index whose first columns have one value each yields the wished order, and if so whether backwards.
 fn order_of(table: &Table, first: usize, index: &Index, parts: &[KeyPart], wish: &OrderWish) -> Option<bool> {
     let fixed = parts.len();
-    let is_fixed = |slot: usize| index.columns[..fixed].iter().any(|c| first + c.column == slot);
+    let is = |column: &IndexColumn, slot: usize| column.plain().is_some_and(|column| first + column == slot);
+    let is_fixed = |slot: usize| index.columns[..fixed].iter().any(|column| is(column, slot));
     let mut wanted = wish.keys.iter().filter(|key| !is_fixed(key.slot));
     let mut backward = None;
     // Of rows with a NULL there may be many in a unique index.
@@ -591,7 +612,7 @@ fn order_of(table: &Table, first: usize, index: &Index, parts: &[KeyPart], wish:
     // An entry of another index than the primary key ends with the key of its row.
     let primary = table.primary_index().filter(|_| !table.is_primary(index));
     let is_in_index =
-        |column: &IndexColumn| index.columns.iter().any(|indexed| indexed.column == column.column);
+        |column: &IndexColumn| index.columns.iter().any(|indexed| indexed.plain() == Some(column.column));
     let of_row =
         primary.into_iter().flat_map(|primary| &primary.columns).filter(|column| !is_in_index(*column));
     for (place, column) in own.iter().chain(of_row).enumerate() {
@@ -600,7 +621,7 @@ fn order_of(table: &Table, first: usize, index: &Index, parts: &[KeyPart], wish:
         }
         let not_null = table.columns[column.column].not_null || table.is_primary(index);
         let Some(key) = wanted.next() else { return Some(backward.unwrap_or(false)) };
-        if key.slot != first + column.column || !in_key_order(table.columns[column.column].ty) {
+        if !is(column, key.slot) || !in_key_order(table.columns[column.column].ty) {
             return None;
         }
         let turned = key.descending != column.descending;

@@ -163,7 +163,7 @@ fn what_is_not_supported_says_so() {
         "create table x (a int, b int generated always as (a + 1) stored)",
         "create table x (a int unique deferrable initially deferred)",
         "create table x (a int references t on delete set default)",
-        "create index on t (lower(b))",
+        "create index on t ((b || 'x'))",
         "create index on t (b) where a + 1 > 1",
         "create index on t using hash (b)",
         "create materialized view v as select 1",

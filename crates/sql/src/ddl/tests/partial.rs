@@ -1,4 +1,4 @@
-//! Partial indexes, and such as include columns. Expectations are PostgreSQL 15's, but for what is refused.
+//! Partial indexes, such as include columns, and such as have functions of columns. Expectations are PostgreSQL 15's, but for what is refused.
 
 use tenant::catalog::PUBLIC_SCHEMA;
 
@@ -246,6 +246,70 @@ fn predicates_follow_what_they_name() {
         failure(sql, "alter table t alter a type text")
             .starts_with("42883 operator does not exist: text > integer")
     );
+}
+
+#[test]
+fn an_index_may_have_lower_and_upper_of_a_column() {
+    let (mut bench, mut session) = after(
+        "create table users (id int primary key, email varchar(40) not null, n int, nick text);
+         insert into users select g, case when g % 2 = 0 then 'User' else 'uSER' end || g || '@x', g % 10, null from generate_series(1, 500) g;
+         create unique index on users (lower(email) varchar_pattern_ops); create index by_n on users (n, (upper(nick)) desc) where nick is not null;
+         update users set nick = 'Nick' || id where id < 200",
+    );
+    for insert in
+        ["insert into users values (501, 'USER7@X', 1)", "update users set email = 'user7@x' where id = 8"]
+    {
+        let error = bench.fail(&mut session, insert);
+        assert_eq!(error.message(), "duplicate key value violates unique constraint \"users_lower_idx\"");
+        assert_eq!(error.detail(), Some("Key (lower((email)::text))=(user7@x) already exists."));
+    }
+    assert_eq!(bench.run(&mut session, "update users set email = 'USER8@x' where id = 8").tags, ["UPDATE 1"]);
+    for (conditions, used, found) in [
+        ("lower(email) = 'user8@x'", Some("users_lower_idx"), &["8"][..]),
+        ("lower(email) = lower('uSeR9@x') and n = 9", Some("users_lower_idx"), &["9"][..]),
+        ("'user17@y' > lower(email) and lower(email) >= 'user17@x'", Some("users_lower_idx"), &["17"][..]),
+        ("n = 3 and upper(nick) = 'NICK13'", Some("by_n"), &["13"][..]),
+        ("n = 3 and upper(nick) > 'NICK9'", Some("by_n"), &["93"][..]),
+        ("email = 'USER8@x'", None, &["8"][..]),
+        ("upper(email) = 'USER8@X'", None, &["8"][..]),
+        ("lower(nick) = 'nick13'", None, &["13"][..]),
+        ("lower(email) = email and id < 3", None, &[][..]),
+    ] {
+        let query = format!("select id from users where {conditions}");
+        let plan = bench.run(&mut session, &format!("explain {query}")).lines().join("\n");
+        let index = ["users_lower_idx", "by_n"].into_iter().find(|index| plan.contains(index));
+        assert_eq!(index, used, "{conditions}: {plan}");
+        assert_eq!(bench.run(&mut session, &query).lines(), found, "{conditions}");
+    }
+    let explained =
+        bench.run(&mut session, "explain select 1 from users where lower(email) = 'a'").lines().join("\n");
+    assert!(explained.contains("Index Cond: lower(email::text) = "), "{explained}");
+    let ordered = "select id from users where n = 3 and nick is not null order by upper(nick) desc limit 2";
+    assert_eq!(bench.run(&mut session, ordered).lines(), ["93", "83"]);
+    assert_eq!(
+        bench.run(&mut session, "select id from users where n = 3 order by n, nick limit 1").lines(),
+        ["103"]
+    );
+    // It is no key of the column's own.
+    let conflict =
+        bench.fail(&mut session, "insert into users values (1, 'a') on conflict (email) do nothing");
+    assert_eq!(conflict.state().as_str(), "42P10");
+    let retyped = bench.fail(&mut session, "alter table users alter nick type int using 1");
+    assert_eq!(retyped.state().as_str(), "0A000");
+    bench
+        .run(&mut session, "alter table users alter email type text; alter table users rename email to mail");
+    assert_eq!(bench.run(&mut session, "select id from users where lower(mail) = 'user8@x'").lines(), ["8"]);
+    let sql = "create table t (a int, b text, c char(3))";
+    for (key, state) in [
+        ("lower(a)", "42883"),
+        ("lower(c)", "0A000"),
+        ("(b || b)", "0A000"),
+        ("lower(d)", "42703"),
+        ("(now())", "42P17"),
+    ] {
+        let error = failure(sql, &format!("create index on t ({key})"));
+        assert!(error.starts_with(state), "{key}: {error}");
+    }
 }
 
 #[test]
