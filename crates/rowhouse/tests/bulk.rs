@@ -4,10 +4,11 @@ mod common;
 
 use std::cell::Cell;
 use std::pin::pin;
+use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Server, run, state, text};
+use common::{Server, run, said, state, text};
 use futures::{SinkExt, TryStreamExt as _};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -666,4 +667,69 @@ fn an_answer_is_sent_as_it_comes_or_refused_before_it_takes_all_memory() {
         );
     });
     assert!(server.terminate().success());
+}
+
+#[test]
+fn writers_of_a_table_go_on_while_an_index_of_it_is_built() {
+    let mut server = Server::start_with(&SMALL);
+    run(async {
+        server.create_tenant("acme").await;
+        let (owner, other) = (server.owner("acme").await, server.owner("acme").await);
+        owner
+            .batch_execute(&format!(
+                "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL, pad text NOT NULL);
+                 INSERT INTO t SELECT g, g, repeat('y', 100) FROM generate_series(1, {MANY}) g"
+            ))
+            .await
+            .expect("rows");
+        let made = Cell::new(0);
+        let change = async |_| {
+            let n = made.get() + 1;
+            let id = n * 7_919 % MANY + 1;
+            let statement = match n % 3 {
+                0 => format!("DELETE FROM t WHERE id = {id}; INSERT INTO t VALUES ({id}, -{n}, 'new')"),
+                1 => format!("UPDATE t SET n = -{n} WHERE id = {id}"),
+                _ => format!(
+                    "UPDATE t SET id = -id, n = -{n} WHERE id = {id}; INSERT INTO t VALUES ({id}, {MANY} + {n}, '')"
+                ),
+            };
+            other.batch_execute(&statement).await.expect("changed");
+            made.set(n);
+        };
+        for create in ["CREATE UNIQUE INDEX t_n ON t (n)", "CREATE INDEX CONCURRENTLY t_pad ON t (pad, n)"] {
+            let (created, rounds) = with_others(owner.batch_execute(create), &change).await;
+            created.expect(create);
+            assert!(rounds > 10, "{create}: others had {rounds} rounds");
+        }
+        assert_eq!(number(&owner, "SELECT count(*) FROM t WHERE n < 0").await, made.get());
+
+        // One that fails, or is cancelled, leaves nothing, and who drops the table comes behind it.
+        let (refused, _) = with_others(owner.batch_execute("CREATE UNIQUE INDEX ON t (pad)"), &change).await;
+        assert_eq!(state(refused), SqlState::UNIQUE_VIOLATION);
+        let cancel = owner.cancel_token();
+        let (cancelled, _) =
+            with_others(owner.batch_execute("CREATE INDEX never ON t (n, id)"), async |round| {
+                if round == 5 {
+                    cancel.cancel_query(tokio_postgres::NoTls).await.expect("asked");
+                }
+                change(round).await;
+            })
+            .await;
+        assert_eq!(state(cancelled), SqlState::QUERY_CANCELED);
+        owner.batch_execute("CREATE TABLE never (id int PRIMARY KEY)").await.expect("there is none");
+        owner.batch_execute("CREATE TABLE u AS SELECT * FROM t").await.expect("a copy");
+        let (created, dropped) = tokio::join!(owner.batch_execute("CREATE INDEX ON u (n)"), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            other.batch_execute("DROP TABLE u").await
+        });
+        created.expect("created");
+        dropped.expect("dropped");
+        let block = owner.batch_execute("BEGIN; CREATE INDEX CONCURRENTLY ON t (n, id)").await;
+        assert_eq!(state(block), SqlState::ACTIVE_SQL_TRANSACTION);
+        owner.batch_execute("ROLLBACK").await.expect("ended");
+    });
+    assert!(server.terminate().success());
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    let verified = verify.args(["verify", "--data"]).arg(server.data()).output().expect("it runs");
+    assert!(verified.status.success(), "{}", said(&verified));
 }

@@ -36,6 +36,7 @@ use crate::tenant::Tenant;
 use crate::trees::{TreeState, Trees};
 use crate::txn::{Build, Isolation, Txn};
 use crate::view::{State, View};
+use crate::watch::Watch;
 
 /// Bytes of changes from which a transaction is better off with a branch: what one turn can commit without being felt.
 pub const BRANCH_BYTES_MIN: usize = 1 << 20;
@@ -183,6 +184,8 @@ impl Tenant {
         txn.implicit = false;
         self.lock(txn, LockTag::Branch, LockMode::FOR_BRANCH, WaitPolicy::Wait)?;
         self.lock(txn, LockTag::Ddl, LockMode::NO_DDL, WaitPolicy::Wait)?;
+        // Who builds them has given back the right to change the catalog: nobody notes what is poured.
+        self.watches.iter_mut().for_each(Watch::lose);
         self.fork(txn.id, None);
         // As much is left to what is not poured.
         let locks_max = self.changes_max().map_or(u64::MAX, |max| max.0 / 2);

@@ -347,6 +347,9 @@ impl Tenant {
         let mut hashes = Vec::with_capacity(if is_remembered { txn.overlay.len() } else { 0 });
         for tree in &trees {
             let changes = txn.overlay.changes().of(*tree).expect("a changed tree has changes");
+            if !self.watches.is_empty() {
+                self.note_for_builds(*tree, changes, &mut steps);
+            }
             let mut state = self.trees.get(*tree);
             // Of one alone the leaf's bound would be asked for in vain.
             let mut leaf = (changes.len() > 1).then(LeafHeld::default);
@@ -523,7 +526,7 @@ impl Tenant {
     /// # Errors
     /// A page is damaged or cannot be read.
     #[cold]
-    fn try_reading(
+    pub(crate) fn try_reading(
         &mut self,
         mut fault: PageFault,
         change: &mut dyn FnMut(&mut Tenant) -> Result<(), PageFault>,

@@ -3,7 +3,7 @@
 //! A statement that looks at every row of a table, to build an index or to check a constraint, stops whenever its turn is over or a page
 //! is missing, and is run again from its start. What it has done by then of such a *piece* stays with the transaction, and the next run
 //! goes on with it: pieces come in the same order in each run. The table's lock keeps its rows as they are meanwhile (where a constraint is validated, whoever
-//! changes one checks it or leaves it in its place), and a piece counts
+//! changes one checks it or leaves it in its place; where an index is built beside them, they note it), and a piece counts
 //! only while the transaction has the same changes of its own as when it was kept. Behind changes of the same statement nothing is kept: those are made
 //! anew by each run, and need not be the same.
 
@@ -15,7 +15,7 @@ use types::Row;
 
 use crate::catalog::{Index, IndexColumn, RowTest, Table};
 use crate::cursor::{Direction, Scan};
-use crate::ddl::Filling;
+use crate::ddl::{Beside, Filling};
 use crate::interrupt::Step;
 use crate::overlay::OverlayMark;
 use crate::row::keys::{Key, KeyRange};
@@ -60,6 +60,8 @@ impl Piece {
 pub(crate) enum Work {
     /// A tree is being filled with the rows of another one, up to the key `after`.
     Filling { filling: Box<Filling>, after: Option<Key>, rows: u64 },
+    /// A tree is being filled beside those who change the rows.
+    Beside(Box<Beside>),
     /// This tree is filled.
     Filled(TreeId),
     /// The rows up to this key were looked at.
@@ -80,6 +82,7 @@ impl Kept {
     fn trees(&self) -> Vec<TreeId> {
         match &self.work {
             Work::Filling { filling, .. } => filling.trees().collect(),
+            Work::Beside(build) => build.trees(),
             Work::Filled(tree) => vec![*tree],
             Work::Looked(_) | Work::LookedAtAll => Vec::new(),
         }
@@ -137,6 +140,7 @@ impl Tenant {
     pub fn give_up_kept(&mut self, txn: &mut Txn) {
         txn.session_locks.forget();
         txn.sequence_calls.forget();
+        self.end_watch(txn.id);
         for tree in txn.pieces.take_kept() {
             self.at_side_of(txn, |tenant| tenant.give_up_tree(tree));
         }
@@ -194,7 +198,9 @@ impl View<'_> {
         let (after, is_over) = match self.resume(&piece) {
             Some(Work::Looked(after)) => (Some(after), false),
             Some(Work::LookedAtAll) => (None, true),
-            Some(Work::Filling { .. } | Work::Filled(_)) => unreachable!("rows are only looked at"),
+            Some(Work::Filling { .. } | Work::Beside(_) | Work::Filled(_)) => {
+                unreachable!("rows are only looked at")
+            }
             None => (None, false),
         };
         let range = KeyRange::behind(after.as_ref());

@@ -49,6 +49,7 @@ mod txn;
 mod unique;
 pub mod verify;
 mod view;
+mod watch;
 mod write;
 
 pub use branch::{BRANCH_BYTES_MIN, CaughtUp};

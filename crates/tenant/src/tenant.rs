@@ -34,6 +34,7 @@ use crate::space::{Space, revoked};
 use crate::trees::{CATALOG_TREE, FIRST_USER_TREE, TreeState, Trees};
 use crate::txn::{Isolation, SnapshotOf, Txn};
 use crate::view::{STEPS_UNASKED, Seat, View};
+use crate::watch::Watch;
 
 /// One tenant's database, open. Belongs to one thread at a time and may be sent to another between turns.
 pub struct Tenant {
@@ -43,6 +44,8 @@ pub struct Tenant {
     pub(crate) trees: Trees,
     /// The second state of pages and trees, where a transaction has one.
     pub(crate) branch: Option<Box<Branch>>,
+    /// Indexes that are built beside writers of their tables.
+    pub(crate) watches: Vec<Watch>,
     pub(crate) catalog: Arc<Catalog>,
     /// The last commit applied.
     pub(crate) committed: CommitNo,
@@ -284,6 +287,7 @@ impl Tenant {
             file,
             trees: Trees::default(),
             branch: None,
+            watches: Vec::new(),
             catalog: Arc::default(),
             committed: CommitNo(0),
             locks: LockTable::default(),

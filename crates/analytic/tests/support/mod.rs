@@ -163,6 +163,7 @@ impl Sample {
                 columns: vec![IndexColumn::ascending(2), descending],
                 unique: false,
                 nulls_not_distinct: false,
+                ..NewIndex::default()
             };
             step(ddl.create_index(child, index));
             let key = NewForeignKey {
@@ -260,7 +261,13 @@ impl Sample {
             let mut view = self.tenant.view(&mut txn, &mut self.log);
             let table = view.catalog().resolve_table(None, table, &[PUBLIC_SCHEMA]).unwrap().oid;
             let columns = vec![IndexColumn::ascending(position)];
-            let index = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+            let index = NewIndex {
+                name: None,
+                columns,
+                unique: false,
+                nulls_not_distinct: false,
+                ..NewIndex::default()
+            };
             let mut ddl = step(view.ddl());
             step(ddl.create_index(table, index));
         }

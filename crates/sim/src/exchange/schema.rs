@@ -32,7 +32,10 @@ fn table(ddl: &mut Ddl<'_>, kind: Kind, columns: &[(&str, PgType)], has_key: boo
 
 fn index(ddl: &mut Ddl<'_>, table: Oid, columns: &[usize], unique: bool) -> Step<()> {
     let columns = columns.iter().map(|column| IndexColumn::ascending(*column)).collect();
-    ddl.create_index(table, NewIndex { name: None, columns, unique, nulls_not_distinct: false })?;
+    ddl.create_index(
+        table,
+        NewIndex { name: None, columns, unique, nulls_not_distinct: false, ..NewIndex::default() },
+    )?;
     Ok(())
 }
 

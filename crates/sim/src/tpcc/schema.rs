@@ -158,7 +158,13 @@ fn create_table(ddl: &mut Ddl<'_>, shape: &Shape) -> Step<()> {
     if !index.is_empty() {
         ddl.create_index(
             table,
-            NewIndex { name: None, columns: index, unique: false, nulls_not_distinct: false },
+            NewIndex {
+                name: None,
+                columns: index,
+                unique: false,
+                nulls_not_distinct: false,
+                ..NewIndex::default()
+            },
         )?;
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! CREATE INDEX.
 
+use std::sync::Arc;
+
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{IndexColumn, KeyFunction, Relation, RowTest, Table};
@@ -27,7 +29,7 @@ pub(super) fn create(
         using,
         columns,
         unique,
-        // Writers wait while an index is built, concurrently or not; the result is the same.
+        // It is so with and without.
         concurrently: _,
         if_not_exists,
         include,
@@ -80,12 +82,18 @@ pub(super) fn create(
         columns: columns.iter().map(|column| key_column(&names, &table, column)).collect::<SqlResult<_>>()?,
         unique: *unique,
         nulls_not_distinct: *nulls_distinct == Some(false),
+        predicate: predicate
+            .as_ref()
+            .map(|predicate| self::predicate(&names, &table, predicate).map(Arc::new))
+            .transpose()?,
+        included: include.iter().map(|name| position(&table, &fold_ident(name))).collect::<SqlResult<_>>()?,
     };
-    let predicate =
-        predicate.as_ref().map(|predicate| self::predicate(&names, &table, predicate)).transpose()?;
-    let included: Vec<usize> =
-        include.iter().map(|name| position(&table, &fold_ident(name))).collect::<SqlResult<_>>()?;
-    session.ddl(home, |ddl| ddl.create_covering_index(table.oid, new, predicate, included))?;
+    // What a transaction has changed or locked before, others wait for anyway.
+    let goes_beside = session.begins_its_transaction();
+    session.ddl(home, |ddl| match goes_beside {
+        true => ddl.create_index_beside(table.oid, new),
+        false => ddl.create_index(table.oid, new),
+    })?;
     Ok(())
 }
 

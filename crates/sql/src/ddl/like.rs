@@ -135,11 +135,11 @@ impl Like {
                 column.column = at(column.column);
             }
             let (unique, nulls_not_distinct) = (index.unique, index.nulls_not_distinct);
-            let made = NewIndex { name: None, columns, unique, nulls_not_distinct };
-            let predicate = index.predicate.as_ref().map(|predicate| predicate.moved(&at));
+            let predicate = index.predicate.as_ref().map(|predicate| Arc::new(predicate.moved(&at)));
             let included = index.included.iter().map(|position| at(*position)).collect();
+            let made = NewIndex { name: None, columns, unique, nulls_not_distinct, predicate, included };
             session.ddl(home, |ddl| {
-                let made = ddl.create_covering_index(new, made, predicate, included)?;
+                let made = ddl.create_index(new, made)?;
                 let comment = ddl.catalog().comment(index.oid, None).filter(|_| comments).map(str::to_owned);
                 if comment.is_some() {
                     ddl.set_comment(made, None, comment.as_deref());

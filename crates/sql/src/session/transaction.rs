@@ -140,6 +140,11 @@ impl Session {
         }
     }
 
+    /// Whether the statement under way is no part of a block, and nothing was changed before it in its transaction.
+    pub(crate) fn begins_its_transaction(&self) -> bool {
+        matches!(&self.transaction, Transaction::Implicit(open) if !open.txn.has_changes())
+    }
+
     /// Whether to end its transaction may take long: there are checks that were put off until then, much that it changed, or a branch, which may lack much that others did.
     pub fn ends_at_length(&self) -> bool {
         let takes_long =

@@ -225,6 +225,7 @@ fn create_index(database: &mut Database, create: &ast::CreateIndex) -> SqlResult
         columns,
         unique: create.unique,
         nulls_not_distinct: false,
+        ..NewIndex::default()
     };
     with_ddl(database, |ddl| ddl.create_index(table.oid, new)).map(|_| ())
 }

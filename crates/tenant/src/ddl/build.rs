@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlState, TreeId};
 use btree::{Cursor, Seek};
-use storage::yield_now;
+use storage::{PageFault, yield_now};
 use types::Datum;
 
 use crate::catalog::{Catalog, Index, Table};
@@ -15,11 +15,14 @@ use crate::cursor::Direction;
 use crate::interrupt::{Interrupt, Step};
 use crate::kept::{Piece, TURN_STEPS, Work};
 use crate::memory::RepeatedReads;
-use crate::row::keys::{Key, KeyRange, index_entry_of_bytes, row_id_key, table_key, table_key_of_entry};
+use crate::row::keys::{
+    Key, KeyRange, copied, index_entry_of_bytes, row_id_key, table_key, table_key_of_entry,
+};
 use crate::row::{RowRef, decode_row, read_column};
 use crate::tenant::{OpenError, Tenant};
 use crate::txn::{Build, Isolation};
 use crate::view::{Access, State, View, disagreement};
+use crate::watch::Passed;
 
 use super::Ddl;
 use super::filling::{Filling, Stuck};
@@ -34,7 +37,12 @@ impl Ddl<'_> {
             let entry = index_entry_of_bytes(table, index, row.bytes(), row.key())?;
             Ok(entry.map(|entry| (entry.key, entry.value.to_vec())))
         });
-        outcome.map_err(|failure| match failure {
+        outcome.map_err(|failure| self.interrupt_of(failure, table, index))
+    }
+
+    /// What a build of an index stopped for.
+    pub(super) fn interrupt_of(&mut self, failure: Failure, table: &Table, index: &Index) -> Interrupt {
+        match failure {
             Failure::Step(interrupt) => interrupt,
             Failure::Duplicate(key, value) => {
                 let Some(of_row) = table_key_of_entry(&key, &value).map(Key::from_slice) else {
@@ -50,7 +58,7 @@ impl Ddl<'_> {
                     Err(interrupt) => interrupt,
                 }
             }
-        })
+        }
     }
 
     /// Fills a tree with the rows of `old`, under the keys that the definition of `table` says, and says which. A replay fills it from the tree
@@ -86,35 +94,63 @@ impl Ddl<'_> {
         let tree = match view.resume(&piece) {
             Some(Work::Filled(tree)) => tree,
             work => {
+                if let Some(Work::Beside(lost)) = &work {
+                    for tree in lost.trees() {
+                        view.tenant.give_up_tree(tree);
+                    }
+                }
                 let mut filler = match work {
-                    Some(Work::Filling { filling, after, rows }) => Filler { filling, after, rows },
+                    Some(Work::Filling { filling, after, rows }) => {
+                        Filler { filling, after, rows, is_beside: false }
+                    }
                     _ => Filler::begin(view, source)?,
                 };
                 if let Err(failure) = filler.take_turn(view, source, entry) {
-                    let Filler { filling, after, rows } = filler;
+                    let Filler { filling, after, rows, .. } = filler;
                     view.keep(piece, Work::Filling { filling, after, rows });
                     return Err(failure);
                 }
                 filler.filling.finish(&mut view.tenant)
             }
         };
-        view.tenant.forget_frozen();
-        view.tenant.row_ids.remove(&tree);
-        match view.tenant.trees.get(tree).entries {
-            0 => drop(view.tenant.trees.remove(tree)),
-            _ => view.txn.built.push(build(tree)),
+        Ok(view.finish_build(tree, build, piece))
+    }
+}
+
+impl View<'_> {
+    /// A tree was filled; the tree that has its entries.
+    pub(super) fn finish_build(
+        &mut self,
+        mut tree: TreeId,
+        build: impl FnOnce(TreeId) -> Build,
+        piece: Piece,
+    ) -> TreeId {
+        self.tenant.forget_frozen();
+        self.tenant.row_ids.remove(&tree);
+        let state = self.tenant.trees.get(tree);
+        if state.entries > 0 {
+            self.txn.built.push(build(tree));
+        } else if state.root.0.is_some() {
+            // All of its rows were deleted meanwhile.
+            self.tenant.give_up_tree(tree);
+            tree = self.tenant.next_tree();
+        } else {
+            self.tenant.trees.remove(tree);
         }
-        view.note_done(piece, Work::Filled(tree));
-        Ok(tree)
+        self.note_done(piece, Work::Filled(tree));
+        tree
     }
 }
 
 /// A tree that is being filled with the rows of another one.
-struct Filler {
+#[derive(Debug)]
+pub(super) struct Filler {
     filling: Box<Filling>,
     /// The last row that was taken in, and how many were.
     after: Option<Key>,
     rows: u64,
+    /// Others change rows meanwhile, and note it.
+    is_beside: bool,
 }
 
 impl Filler {
@@ -127,11 +163,47 @@ impl Filler {
             }
         }
         let filling = Box::new(Filling::new(view.tenant.next_tree()));
-        Ok(Filler { filling, after: None, rows: 0 })
+        Ok(Filler { filling, after: None, rows: 0, is_beside: false })
+    }
+
+    /// As [`Filler::begin`], of a table whose rows others change, which is noted.
+    pub(super) fn begin_beside(view: &mut View<'_>, source: &Table) -> Step<Filler> {
+        Ok(Filler { is_beside: true, ..Filler::begin(view, source)? })
+    }
+
+    pub(super) fn trees(&self) -> impl Iterator<Item = TreeId> {
+        self.filling.trees()
+    }
+
+    /// The rows that were taken in.
+    pub(super) fn passed(&self) -> Passed {
+        if self.filling.is_whole() { Passed::All } else { Passed::UpTo(self.after.as_ref().map(copied)) }
+    }
+
+    /// The tree, which is filled.
+    pub(super) fn finish(&mut self, view: &mut View<'_>) -> TreeId {
+        let nothing = Box::new(Filling::new(TreeId(0)));
+        std::mem::replace(&mut self.filling, nothing).finish(&mut view.tenant)
+    }
+
+    /// Whether the row that was taken in with this entry was changed since.
+    fn is_noted(&self, view: &View<'_>, key: &[u8], value: &[u8]) -> Step<bool> {
+        match table_key_of_entry(key, value).filter(|_| self.is_beside) {
+            Some(row) => Ok(view.tenant.is_noted(view.txn.id, row)?),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the row that has the place of an entry was changed since it was taken in, so that another one may have come to have it.
+    fn is_overtaken(&self, view: &View<'_>, key: &[u8]) -> Step<bool> {
+        match self.filling.value_of(&view.tenant, key)? {
+            Some(value) => self.is_noted(view, key, &value),
+            None => Ok(false),
+        }
     }
 
     /// Goes on until the tree is filled, the turn is over, or something stands in the way.
-    fn take_turn(
+    pub(super) fn take_turn(
         &mut self,
         view: &mut View<'_>,
         source: &Arc<Table>,
@@ -142,8 +214,20 @@ impl Filler {
         let mut scan = view.scan_state(source, Access::Table, range, Direction::Forward, State::Newest);
         loop {
             if self.filling.is_full() || self.filling.is_whole() {
-                if !self.filling.settle(&mut view.tenant, &mut left)? {
-                    return Err(Failure::Step(view.end_turn()));
+                match self.filling.settle(&mut view.tenant, &mut left) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(Failure::Step(view.end_turn())),
+                    Err(Stuck::Duplicate(key, value)) => {
+                        if self.is_overtaken(view, &key)? {
+                            self.filling.put_over(&mut view.tenant)?;
+                        } else if self.is_noted(view, &key, &value)? {
+                            self.filling.leave_out();
+                        } else {
+                            return Err(Failure::Duplicate(key, value));
+                        }
+                        continue;
+                    }
+                    Err(Stuck::Fault(fault)) => return Err(fault.into()),
                 }
                 if self.filling.is_whole() {
                     return Ok(());
@@ -157,16 +241,22 @@ impl Filler {
                 self.filling.end();
                 continue;
             };
-            if let Some((key, value)) = entry(self.rows + 1, &row)? {
-                self.filling.add(key, value)?;
+            let at = Key::from_slice(row.key());
+            if let Some((key, value)) = entry(self.rows + 1, &row)?
+                && let Err((key, value)) = self.filling.add(key, value)
+            {
+                if !self.is_overtaken(view, &key)? {
+                    return Err(Failure::Duplicate(key, value));
+                }
+                self.filling.replace(key, value);
             }
-            self.after = Some(Key::from_slice(row.key()));
+            self.after = Some(at);
             self.rows += 1;
         }
     }
 }
 
-enum Failure {
+pub(super) enum Failure {
     Step(Interrupt),
     /// An entry whose key another one has.
     Duplicate(Key, Vec<u8>),
@@ -178,12 +268,15 @@ impl From<Interrupt> for Failure {
     }
 }
 
-impl From<Stuck> for Failure {
-    fn from(stuck: Stuck) -> Failure {
-        match stuck {
-            Stuck::Fault(fault) => Failure::Step(fault.into()),
-            Stuck::Duplicate(key, value) => Failure::Duplicate(key, value),
-        }
+impl From<PageFault> for Failure {
+    fn from(fault: PageFault) -> Failure {
+        Failure::Step(fault.into())
+    }
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Failure {
+        Failure::Step(error.into())
     }
 }
 

@@ -7,7 +7,7 @@ use base::{Oid, SqlError, SqlResult, SqlState, TreeId};
 use rustc_hash::FxHashSet;
 use types::{CatalogNames, TypeMod};
 
-use super::indexes::check_key_type;
+use super::indexes::{Writers, check_key_type};
 use super::{Behavior, Ddl, Dropped, MadeUpName, NewIndex};
 use crate::catalog::{
     CheckConstraint, Column, Deferral, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType,
@@ -171,8 +171,9 @@ impl Ddl<'_> {
             columns: new.columns.iter().map(|c| IndexColumn::ascending(*c)).collect(),
             unique: true,
             nulls_not_distinct: new.nulls_not_distinct,
+            ..NewIndex::default()
         };
-        self.add_index(table, index, Some(constraint), None, Vec::new())
+        self.add_index(table, index, Some(constraint), Writers::Wait)
     }
 
     /// Adds a CHECK whose condition the caller finds true for all rows, unless it is not `validated` yet. `columns` are those it names.

@@ -121,17 +121,56 @@ impl Filling {
     ///
     /// # Errors
     /// The entry, if another one of those gathered has its key.
-    pub(crate) fn add(&mut self, key: Key, value: Vec<u8>) -> Result<(), Stuck> {
+    pub(crate) fn add(&mut self, key: Key, value: Vec<u8>) -> Result<(), (Key, Vec<u8>)> {
         debug_assert!(!self.is_full() && !self.is_whole, "entries are added where there is room");
         let bytes = ENTRY_COST + key.len() + value.len();
         match self.gathered.entry(key) {
-            Entry::Occupied(other) => Err(Stuck::Duplicate(other.key().clone(), value)),
+            Entry::Occupied(other) => Err((other.key().clone(), value)),
             Entry::Vacant(place) => {
                 self.gathered_bytes += bytes;
                 place.insert(value);
                 Ok(())
             }
         }
+    }
+
+    /// Takes in an entry instead of the one that [`Filling::add`] found to have its key.
+    pub(crate) fn replace(&mut self, key: Key, value: Vec<u8>) {
+        self.gathered_bytes += value.len();
+        let replaced = self.gathered.insert(key, value).expect("it has the key");
+        self.gathered_bytes -= replaced.len();
+    }
+
+    /// The value of the entry that another one with its key came across, be it where entries are added or where they are moved to the tree.
+    pub(crate) fn value_of(&self, tenant: &Tenant, key: &[u8]) -> Result<Option<Vec<u8>>, PageFault> {
+        if let Some(value) = self.gathered.get(key) {
+            return Ok(Some(value.clone()));
+        }
+        let found = btree::get(&tenant.pages, tenant.trees.root(self.tree), key)?;
+        Ok(found.map(|value| value.read(&tenant.pages)).transpose()?.map(Cow::into_owned))
+    }
+
+    /// Moves the entry for which [`Filling::settle`] stopped to the place of the one that has its key.
+    ///
+    /// # Errors
+    /// A page that is not in memory or cannot be read; nothing has changed then.
+    pub(crate) fn put_over(&mut self, tenant: &mut Tenant) -> Result<(), PageFault> {
+        let head = self.heads.peek().expect("it stopped for it");
+        let value = match &head.value {
+            Some(value) => Cow::Borrowed(&value[..]),
+            None => Cow::Owned(self.runs[head.run].long_value(&tenant.pages, &head.key)?),
+        };
+        let mut state = tenant.trees.get(self.tree);
+        tenant.try_put(&mut state, &head.key, &value)?;
+        tenant.trees.set(self.tree, TreeState { dirty: true, ..state });
+        self.leave_out();
+        Ok(())
+    }
+
+    /// Leaves out the entry for which [`Filling::settle`] stopped.
+    pub(crate) fn leave_out(&mut self) {
+        let head = self.heads.pop().expect("it stopped for it");
+        self.headless.push(head.run);
     }
 
     /// All entries have come: now [`Filling::settle`] fills the tree.

@@ -30,13 +30,24 @@ pub(super) fn check_key_type(ty: PgType, unique: bool) -> SqlResult<()> {
 }
 
 /// An index to make.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NewIndex {
     /// `None` for PostgreSQL's made-up name.
     pub name: Option<String>,
     pub columns: Vec<IndexColumn>,
     pub unique: bool,
     pub nulls_not_distinct: bool,
+    /// Of the rows alone of which this is true.
+    pub predicate: Option<Arc<RowTest>>,
+    /// Columns that INCLUDE names.
+    pub included: Vec<usize>,
+}
+
+/// What becomes of those who change rows of a table while an index of it is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Writers {
+    Wait,
+    GoOn,
 }
 
 impl Ddl<'_> {
@@ -45,29 +56,8 @@ impl Ddl<'_> {
     /// Errors: 42P07 where the name is taken, 23505 where rows are not unique, 54011 for too many columns, 42704 and 0A000 for
     /// columns of types that it cannot have.
     pub fn create_index(&mut self, table: Oid, new: NewIndex) -> Step<Oid> {
-        self.create_partial_index(table, new, None)
-    }
-
-    /// As [`Ddl::create_index`], of the rows alone of which `predicate` is true, if there is one.
-    pub fn create_partial_index(
-        &mut self,
-        table: Oid,
-        new: NewIndex,
-        predicate: Option<RowTest>,
-    ) -> Step<Oid> {
-        self.create_covering_index(table, new, predicate, Vec::new())
-    }
-
-    /// As [`Ddl::create_partial_index`], with columns that INCLUDE names.
-    pub fn create_covering_index(
-        &mut self,
-        table: Oid,
-        new: NewIndex,
-        predicate: Option<RowTest>,
-        included: Vec<usize>,
-    ) -> Step<Oid> {
         self.view.lock_table(table, TableLock::Share, WaitPolicy::Wait)?;
-        self.add_index(table, new, None, predicate.map(Arc::new), included)
+        self.add_index(table, new, None, Writers::Wait)
     }
 
     pub(super) fn add_index(
@@ -75,12 +65,11 @@ impl Ddl<'_> {
         oid: Oid,
         new: NewIndex,
         constraint: Option<IndexConstraint>,
-        predicate: Option<Arc<RowTest>>,
-        included: Vec<usize>,
+        writers: Writers,
     ) -> Step<Oid> {
-        assert!(constraint.is_none() || predicate.is_none(), "a constraint is of all rows");
+        assert!(constraint.is_none() || new.predicate.is_none(), "a constraint is of all rows");
         let mut table = (*self.view.table(oid)?).clone();
-        if new.columns.len() + included.len() > INDEX_COLUMNS_MAX {
+        if new.columns.len() + new.included.len() > INDEX_COLUMNS_MAX {
             return Err(SqlError::new(
                 SqlState::TOO_MANY_COLUMNS,
                 format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index"),
@@ -105,7 +94,8 @@ impl Ddl<'_> {
                 let key =
                     |key: &IndexColumn| key.function.map_or(name(key.column), |function| function.name());
                 let keys = new.columns.iter().map(key);
-                let columns: Vec<&str> = keys.chain(included.iter().map(|column| name(*column))).collect();
+                let columns: Vec<&str> =
+                    keys.chain(new.included.iter().map(|column| name(*column))).collect();
                 let label = if constraint.is_some() { "key" } else { "idx" };
                 let default = MadeUpName { table: &table.name, columns: &columns, label };
                 self.free_relation_name(table.schema, &default)
@@ -120,13 +110,16 @@ impl Ddl<'_> {
             constraint,
             // Which one, its build says.
             tree: TreeId(0),
-            predicate,
-            included,
+            predicate: new.predicate,
+            included: new.included,
         };
         table.indexes.push(index.clone());
         table.refresh_layout();
         let shared = Arc::new(table);
-        let tree = self.build_index(&shared, &index)?;
+        let tree = match writers {
+            Writers::Wait => self.build_index(&shared, &index)?,
+            Writers::GoOn => self.build_index_beside(&shared, &index)?,
+        };
         let mut table = Arc::unwrap_or_clone(shared);
         table.indexes.last_mut().expect("just added").tree = tree;
         self.edit().put_table(table);

@@ -3,6 +3,7 @@
 //! A transaction with DDL holds the tenant-wide DDL lock to its end and works on its own copy of the catalog, which commit
 //! makes the tenant's. Names, privileges and defaults are the caller's to judge; what depends on what is judged here.
 
+mod beside;
 mod build;
 mod columns;
 mod constraints;
@@ -27,6 +28,7 @@ use crate::interrupt::Step;
 use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
 use crate::view::View;
 
+pub(crate) use beside::Beside;
 pub(crate) use build::BuildFailed;
 pub use constraints::{NewForeignKey, NewUnique, RowsNow};
 pub use drop::Dropped;

@@ -110,6 +110,7 @@ fn conditions_on_columns_select_their_range_of_an_index() {
         columns: columns.clone(),
         unique: false,
         nulls_not_distinct: false,
+        ..crate::ddl::NewIndex::default()
     };
     let index = fixture.ddl(|ddl| ddl.create_index(t, new)).unwrap();
     for (id, a, b) in [(1, 1, Some(10)), (2, 1, Some(20)), (3, 1, None), (4, 2, Some(5)), (5, 1, Some(30))] {

@@ -8,7 +8,7 @@ const COLUMNS: &[(&str, PgType)] = &[("id", PgType::Int4), ("v", PgType::Int4), 
 
 fn index_on(column: usize, unique: bool) -> NewIndex {
     let columns = vec![IndexColumn::ascending(column)];
-    NewIndex { name: None, columns, unique, nulls_not_distinct: false }
+    NewIndex { name: None, columns, unique, nulls_not_distinct: false, ..NewIndex::default() }
 }
 
 /// Inserts rows as a COPY does, poured some at a time; `between` runs between two parts.

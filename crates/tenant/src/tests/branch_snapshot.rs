@@ -11,7 +11,8 @@ use crate::ddl::NewIndex;
 fn indexed(fixture: &mut Fixture, rows: i32) -> Oid {
     let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
     let columns = vec![IndexColumn::ascending(1)];
-    let new = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+    let new =
+        NewIndex { name: None, columns, unique: false, nulls_not_distinct: false, ..NewIndex::default() };
     fixture.ddl(|ddl| ddl.create_index(t, new)).unwrap();
     fixture.auto(|view| insert_all(view, t, 0..rows, 0)).unwrap();
     t

@@ -224,6 +224,7 @@ fn all_that_stand_for_a_float_go_with_it() {
         columns: vec![IndexColumn::ascending(1)],
         unique: false,
         nulls_not_distinct: false,
+        ..NewIndex::default()
     };
     fixture.ddl(|ddl| ddl.create_index(child, index)).unwrap();
     fixture.ddl(|ddl| ddl.add_foreign_key(child, reference(parent, ReferentialAction::Cascade))).unwrap();
@@ -325,7 +326,13 @@ fn an_index_on_some_of_the_columns_of_a_foreign_key_finds_its_rows() {
             let key = reference(parent, ReferentialAction::Cascade);
             ddl.add_foreign_key(child, NewForeignKey { columns: vec![1, 2], ..key })?;
             let columns = vec![IndexColumn::ascending(2), IndexColumn::ascending(0)];
-            let new = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+            let new = NewIndex {
+                name: None,
+                columns,
+                unique: false,
+                nulls_not_distinct: false,
+                ..NewIndex::default()
+            };
             ddl.create_index(child, new)
         })
         .unwrap();

@@ -54,6 +54,7 @@ fn an_aborted_build_gives_its_pages_back() {
         columns: vec![IndexColumn::ascending(1)],
         unique,
         nulls_not_distinct: false,
+        ..NewIndex::default()
     };
     fixture.run(&mut txn, |view| view.ddl()?.create_index(t, index(true))).unwrap();
     assert!(fixture.tenant.pages.page_count() > pages);
@@ -76,6 +77,7 @@ fn a_primary_key_added_afterwards_clusters_the_table_and_its_indexes() {
         columns: vec![IndexColumn::ascending(1)],
         unique: false,
         nulls_not_distinct: false,
+        ..NewIndex::default()
     };
     fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
     let key = NewUnique { name: None, columns: vec![0], nulls_not_distinct: false };
@@ -201,7 +203,8 @@ fn a_foreign_key_goes_with_the_column_of_any_unique_index_that_it_needs() {
     let p = fixture.create("p", &[("id", PgType::Int4), ("k", PgType::Int4)], 1);
     let c = fixture.create("c", &[("id", PgType::Int4), ("k", PgType::Int4)], 1);
     let columns = vec![IndexColumn::ascending(1)];
-    let unique = NewIndex { name: None, columns, unique: true, nulls_not_distinct: false };
+    let unique =
+        NewIndex { name: None, columns, unique: true, nulls_not_distinct: false, ..NewIndex::default() };
     fixture.ddl(|ddl| ddl.create_index(p, unique)).unwrap();
     let key = NewForeignKey {
         name: None,
@@ -560,7 +563,8 @@ fn a_primary_key_is_replaced_in_one_transaction() {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", &[("a", PgType::Int4), ("b", PgType::Int4), ("c", PgType::Int4)], 1);
     let columns = vec![IndexColumn::ascending(2)];
-    let index = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+    let index =
+        NewIndex { name: None, columns, unique: false, nulls_not_distinct: false, ..NewIndex::default() };
     fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
     for a in 0..10 {
         fixture.insert(t, vec![int(a), int(20 - a), int(a % 3)]).unwrap();

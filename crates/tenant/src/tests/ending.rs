@@ -80,7 +80,8 @@ fn a_large_record_is_logged_ahead_and_is_one_only_with_its_commit() {
     // What is built is in no part, and builds on all that is.
     let index = fixture.run(&mut txn, |view| {
         let columns = vec![IndexColumn::ascending(1)];
-        let new = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+        let new =
+            NewIndex { name: None, columns, unique: false, nulls_not_distinct: false, ..NewIndex::default() };
         view.ddl()?.create_index(t, new)
     });
     let index = index.unwrap();

@@ -55,6 +55,7 @@ fn scans_builds_validations_and_cascades_end_when_asked() {
         columns: vec![IndexColumn::ascending(1)],
         unique: false,
         nulls_not_distinct: false,
+        ..NewIndex::default()
     };
     let pages = fixture.tenant.pages.page_count();
     interrupted(&mut fixture, |view| all_rows(view, child));
@@ -85,6 +86,7 @@ fn a_scan_of_long_rows_looks_at_each_whether_it_is_to_end() {
         columns: vec![IndexColumn::ascending(0)],
         unique: false,
         nulls_not_distinct: false,
+        ..NewIndex::default()
     };
     fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
     let index = fixture.table(t).indexes[1].oid;

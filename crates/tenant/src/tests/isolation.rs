@@ -164,7 +164,8 @@ fn who_counts_the_entries_of_an_index_looks_up_before_each_leaf_and_may_end_ther
     };
     fixture.auto(fill).unwrap();
     let columns = vec![IndexColumn::ascending(1)];
-    let index = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+    let index =
+        NewIndex { name: None, columns, unique: false, nulls_not_distinct: false, ..NewIndex::default() };
     fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
     let table = fixture.table(t);
     let mut txn = fixture.begin(1, Isolation::ReadCommitted);

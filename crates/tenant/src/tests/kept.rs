@@ -29,7 +29,7 @@ fn many(fixture: &mut Fixture, rows: i32) -> Oid {
 
 fn index_on(column: usize, unique: bool) -> NewIndex {
     let columns = vec![IndexColumn::ascending(column)];
-    NewIndex { name: None, columns, unique, nulls_not_distinct: false }
+    NewIndex { name: None, columns, unique, nulls_not_distinct: false, ..NewIndex::default() }
 }
 
 /// Runs a statement as a session does: again after each turn and each miss, `between` in between. How often it ran.

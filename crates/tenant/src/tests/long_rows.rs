@@ -71,6 +71,7 @@ fn a_query_reads_some_of_a_leafs_long_rows_at_a_time() {
         columns: vec![IndexColumn::ascending(1)],
         unique: false,
         nulls_not_distinct: false,
+        ..NewIndex::default()
     };
     fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
     let table = fixture.table(t);

@@ -1,6 +1,7 @@
 //! Tests of the tenant as a whole, through its public interface.
 
 mod basics;
+mod beside;
 mod branch;
 mod branch_ddl;
 mod branch_snapshot;

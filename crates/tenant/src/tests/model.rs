@@ -15,13 +15,13 @@ use super::*;
 use crate::catalog::IndexColumn;
 use crate::ddl::NewIndex;
 
-type State = BTreeMap<i32, i32>;
+pub(super) type State = BTreeMap<i32, i32>;
 
 /// A small generator: tests must not depend on the machine.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % n
     }
@@ -36,7 +36,7 @@ struct Session {
     waiting: Option<LockWait>,
 }
 
-fn overlaid(state: &State, own: &BTreeMap<i32, Option<i32>>) -> State {
+pub(super) fn overlaid(state: &State, own: &BTreeMap<i32, Option<i32>>) -> State {
     let mut state = state.clone();
     for (key, value) in own {
         match value {
@@ -47,7 +47,7 @@ fn overlaid(state: &State, own: &BTreeMap<i32, Option<i32>>) -> State {
     state
 }
 
-fn as_state(rows: Vec<Row>) -> State {
+pub(super) fn as_state(rows: Vec<Row>) -> State {
     let number = |d: &Datum| if let Datum::Int4(n) = d { *n } else { panic!("an integer") };
     rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect()
 }
@@ -110,7 +110,7 @@ fn execute(view: &mut View<'_>, t: Oid, op: Op) -> Result<Option<State>, Interru
 }
 
 /// Makes pages leave memory, or evictable, if the tenant has a file.
-fn disturb(fixture: &mut Fixture, running: &mut Option<Checkpoint>, random: &mut Random) {
+pub(super) fn disturb(fixture: &mut Fixture, running: &mut Option<Checkpoint>, random: &mut Random) {
     let Some(world) = &fixture.world else { return };
     match (random.below(8), running.take()) {
         (0, None) => *running = Some(fixture.tenant.begin_checkpoint().expect("the disk works")),
@@ -140,7 +140,7 @@ fn disturb(fixture: &mut Fixture, running: &mut Option<Checkpoint>, random: &mut
 }
 
 /// Cuts the power amid a checkpoint. What is in memory is lost, and comes back from the file's root and the log.
-fn crash(fixture: &mut Fixture, running: Option<Checkpoint>, random: &mut Random) {
+pub(super) fn crash(fixture: &mut Fixture, running: Option<Checkpoint>, random: &mut Random) {
     let world = fixture.world.clone().expect("only a tenant with a file comes back");
     let begun = running.unwrap_or_else(|| fixture.tenant.begin_checkpoint().expect("the disk works"));
     let mut checkpoint = begun;
@@ -156,7 +156,8 @@ fn run(seed: u64, isolation: Isolation, mut fixture: Fixture) {
     let mut checkpoint = None;
     let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
     let columns = vec![IndexColumn::ascending(1)];
-    let new = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+    let new =
+        NewIndex { name: None, columns, unique: false, nulls_not_distinct: false, ..NewIndex::default() };
     fixture.ddl(|ddl| ddl.create_index(t, new)).unwrap();
     let mut committed = State::new();
     let mut sessions: BTreeMap<u32, Session> = BTreeMap::new();

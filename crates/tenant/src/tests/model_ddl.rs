@@ -142,8 +142,10 @@ fn execute(view: &mut View<'_>, op: Op) -> Result<(), Interrupt> {
                 return Ok(());
             }
             let columns = vec![IndexColumn::ascending(column)];
-            view.ddl()?
-                .create_index(oid, NewIndex { name: None, columns, unique, nulls_not_distinct: false })?;
+            view.ddl()?.create_index(
+                oid,
+                NewIndex { name: None, columns, unique, nulls_not_distinct: false, ..NewIndex::default() },
+            )?;
         }
         Op::DropIndex(n) => {
             let indexes = sorted(

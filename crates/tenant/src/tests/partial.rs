@@ -13,15 +13,17 @@ const COLUMNS: &[(&str, PgType)] =
 
 fn index_of(column: usize, unique: bool) -> NewIndex {
     let columns = vec![IndexColumn::ascending(column)];
-    NewIndex { name: None, columns, unique, nulls_not_distinct: false }
+    NewIndex { name: None, columns, unique, nulls_not_distinct: false, ..NewIndex::default() }
 }
 
 /// A table with an index of `v` where `live`.
 fn partly_indexed(unique: bool) -> (Fixture, Oid, Oid) {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", COLUMNS, 1);
-    let predicate = Some(RowTest::True(2));
-    let index = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(1, unique), predicate)).unwrap();
+    let predicate = Some(Arc::new(RowTest::True(2)));
+    let index = fixture
+        .ddl(|ddl| ddl.create_index(t, NewIndex { predicate: predicate, ..index_of(1, unique) }))
+        .unwrap();
     (fixture, t, index)
 }
 
@@ -127,8 +129,9 @@ fn it_is_built_of_the_rows_of_its_predicate_and_by_a_replay_again() {
     for id in 0..500 {
         put(&mut fixture, t, row(id, id % 50, Some(id >= 450))).unwrap();
     }
-    let live = Some(RowTest::True(2));
-    let index = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(1, true), live)).unwrap();
+    let live = Some(Arc::new(RowTest::True(2)));
+    let index =
+        fixture.ddl(|ddl| ddl.create_index(t, NewIndex { predicate: live, ..index_of(1, true) })).unwrap();
     check(&mut fixture, t, index, &(450..500).collect::<Vec<_>>());
     let few = RowTest::Compare {
         column: 0,
@@ -136,11 +139,14 @@ fn it_is_built_of_the_rows_of_its_predicate_and_by_a_replay_again() {
         blanks: Blanks::Count,
         constant: Datum::Int8(100),
     };
-    let twice = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(1, true), Some(few))).unwrap_err();
+    let twice = fixture
+        .ddl(|ddl| ddl.create_index(t, NewIndex { predicate: Some(Arc::new(few)), ..index_of(1, true) }))
+        .unwrap_err();
     assert_eq!(twice.state().as_str(), "23505");
     // Of none of the rows there are.
-    let none = Some(RowTest::IsNull { column: 3, negated: true });
-    let empty = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(1, false), none)).unwrap();
+    let none = Some(Arc::new(RowTest::IsNull { column: 3, negated: true }));
+    let empty =
+        fixture.ddl(|ddl| ddl.create_index(t, NewIndex { predicate: none, ..index_of(1, false) })).unwrap();
     check(&mut fixture, t, empty, &[]);
     let mut filled = row(7, 7, None);
     filled[3] = int(1);
@@ -184,13 +190,15 @@ fn a_foreign_key_that_sets_null_takes_its_rows_out_and_looks_by_no_index_that_la
     };
     fixture.ddl(|ddl| ddl.add_foreign_key(t, key)).unwrap();
     // The first has none of the rows that are not live.
-    let live = Some(RowTest::True(2));
-    fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(3, false), live)).unwrap();
+    let live = Some(Arc::new(RowTest::True(2)));
+    fixture.ddl(|ddl| ddl.create_index(t, NewIndex { predicate: live, ..index_of(3, false) })).unwrap();
     let child = |id: i32| vec![int(id), int(id), Datum::Bool(id == 1), int(9)];
     fixture.insert(parent, vec![int(9)]).unwrap();
     (1..4).for_each(|id| fixture.insert(t, child(id)).unwrap());
-    let of_some = Some(RowTest::IsNull { column: 3, negated: true });
-    let referencing = fixture.ddl(|ddl| ddl.create_partial_index(t, index_of(3, false), of_some)).unwrap();
+    let of_some = Some(Arc::new(RowTest::IsNull { column: 3, negated: true }));
+    let referencing = fixture
+        .ddl(|ddl| ddl.create_index(t, NewIndex { predicate: of_some, ..index_of(3, false) }))
+        .unwrap();
     check(&mut fixture, t, referencing, &[1, 2, 3]);
     fixture.auto(|view| delete(view, parent, &[int(9)])).unwrap();
     assert!(fixture.rows(t).iter().all(|row| row[3].is_null()), "each of them was found");
@@ -235,7 +243,13 @@ fn keys_may_be_what_a_function_makes_of_a_column() {
         fixture.insert(t, vec![int(id), text(email)]).unwrap();
     }
     let lower = IndexColumn { function: Some(KeyFunction::Lower), ..IndexColumn::ascending(1) };
-    let new = |unique| NewIndex { name: None, columns: vec![lower], unique, nulls_not_distinct: false };
+    let new = |unique| NewIndex {
+        name: None,
+        columns: vec![lower],
+        unique,
+        nulls_not_distinct: false,
+        ..NewIndex::default()
+    };
     let index = fixture.ddl(|ddl| ddl.create_index(t, new(true))).unwrap();
     assert_eq!(fixture.table(t).index(index).expect("just made").name, "t_lower_idx");
     check(&mut fixture, t, index, &[2, 1]);

@@ -40,6 +40,7 @@ impl Indexed {
             columns: vec![IndexColumn::ascending(1)],
             unique,
             nulls_not_distinct: false,
+            ..NewIndex::default()
         };
         let plain = fixture.ddl(|ddl| ddl.create_index(t, index("plain", false))).unwrap();
         let unique = fixture.ddl(|ddl| ddl.create_index(t, index("single", true))).unwrap();

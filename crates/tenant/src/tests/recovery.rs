@@ -85,8 +85,13 @@ pub(super) async fn fill(server: &mut Server) -> Oid {
             let mut ddl = view.ddl()?;
             let t = create(&mut ddl, "t", &[("id", PgType::Int4), ("v", PgType::Text)], 1)?;
             let columns = vec![crate::catalog::IndexColumn::ascending(1)];
-            let index =
-                crate::ddl::NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+            let index = crate::ddl::NewIndex {
+                name: None,
+                columns,
+                unique: false,
+                nulls_not_distinct: false,
+                ..crate::ddl::NewIndex::default()
+            };
             ddl.create_index(t, index)?;
             Ok(t)
         })
@@ -437,8 +442,13 @@ fn a_commit_larger_than_the_memory_is_replayed_within_it_and_may_be_cut_off() {
             if builds {
                 assert!(server.checkpoint().await);
                 let columns = vec![crate::catalog::IndexColumn::ascending(1)];
-                let index =
-                    crate::ddl::NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+                let index = crate::ddl::NewIndex {
+                    name: None,
+                    columns,
+                    unique: false,
+                    nulls_not_distinct: false,
+                    ..crate::ddl::NewIndex::default()
+                };
                 server.auto(|view| view.ddl()?.create_index(t, index.clone()).map(drop)).await.unwrap();
             }
             while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}

@@ -349,8 +349,13 @@ fn a_repair_replays_more_than_memory_has_room_for_and_may_be_cut_off() {
             let mut ddl = view.ddl()?;
             let t = create(&mut ddl, "t", &columns, 1)?;
             let columns = vec![crate::catalog::IndexColumn::ascending(1)];
-            let index =
-                crate::ddl::NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+            let index = crate::ddl::NewIndex {
+                name: None,
+                columns,
+                unique: false,
+                nulls_not_distinct: false,
+                ..crate::ddl::NewIndex::default()
+            };
             ddl.create_index(t, index)?;
             Ok(t)
         });

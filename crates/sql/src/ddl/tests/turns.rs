@@ -1,8 +1,8 @@
 //! DDL on tables of more rows than a turn looks at: what runs in turns, what does not, and that both come out right.
 
 use super::after;
-use crate::session::Session;
 use crate::session::testing::Bench;
+use crate::session::{Pause, Session};
 
 const ROWS: i32 = 1000;
 
@@ -52,6 +52,61 @@ fn indexes_keys_and_checks_take_turns() {
         }
     };
     assert_eq!(error.state().as_str(), "23514");
+}
+
+#[test]
+fn writers_go_on_while_an_index_of_a_large_table_is_built() {
+    let (mut bench, mut session) = large();
+    bench.run(&mut session, "insert into t select g, g, g from generate_series(1000, 9999) g");
+    let mut other = bench.session();
+    for (at, create) in
+        ["create unique index by_w on t (w, id)", "create index concurrently by_v on t (v, w)"]
+            .iter()
+            .enumerate()
+    {
+        let (mut turns, mut made, mut waits) = (0, Vec::new(), None);
+        loop {
+            match bench.try_run(&mut session, create) {
+                Ok(_) => break,
+                Err(Pause::Yield) => turns += 1,
+                Err(pause) => panic!("{create}: {pause:?}"),
+            }
+            // Who waits for the end is woken by it.
+            if waits.is_some() {
+                continue;
+            }
+            let (id, w) = (5000 * at + 40 * turns, 100_000 * (at + 1) + turns);
+            let change = match turns % 3 {
+                0 => format!("delete from t where id = {id}; insert into t values ({id}, {w}, {w})"),
+                1 => format!(
+                    "update t set id = -{w}, v = {w}, w = {w} where id = {id}; insert into t values ({id}, 4, 4)"
+                ),
+                _ => format!("update t set v = {w}, w = {w} where id = {id}"),
+            };
+            match bench.try_run(&mut other, &change) {
+                Ok(_) => made.push(w),
+                Err(Pause::Lock(_)) => waits = Some(change),
+                Err(pause) => panic!("{change}: {pause:?}"),
+            }
+        }
+        if let Some(change) = waits {
+            bench.run(&mut other, &change);
+        }
+        assert!(turns > 20 && made.len() + 8 > turns, "{create}: {} of {turns}", made.len());
+        let column = if at == 0 { "w" } else { "v" };
+        for w in made {
+            let found = bench.run(&mut session, &format!("select id from t where {column} = {w}")).lines();
+            assert_eq!(found.len(), 1, "{create}: {w}");
+        }
+    }
+    // In a block, and behind what its transaction changed, they wait.
+    bench.run(&mut session, "begin");
+    assert!(matches!(bench.try_run(&mut session, "create index on t (v, id)"), Err(Pause::Yield)));
+    let update = "update t set v = 5 where id = 1";
+    assert!(matches!(bench.try_run(&mut other, update), Err(Pause::Lock(_))));
+    bench.run(&mut session, "create index on t (v, id)");
+    bench.run(&mut session, "rollback");
+    bench.run(&mut other, update);
 }
 
 #[test]
