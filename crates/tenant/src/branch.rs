@@ -36,7 +36,6 @@ use crate::tenant::Tenant;
 use crate::trees::{TreeState, Trees};
 use crate::txn::{Build, Isolation, Txn};
 use crate::view::{State, View};
-use crate::watch::Watch;
 
 /// Bytes of changes from which a transaction is better off with a branch: what one turn can commit without being felt.
 pub const BRANCH_BYTES_MIN: usize = 1 << 20;
@@ -184,8 +183,6 @@ impl Tenant {
         txn.implicit = false;
         self.lock(txn, LockTag::Branch, LockMode::FOR_BRANCH, WaitPolicy::Wait)?;
         self.lock(txn, LockTag::Ddl, LockMode::NO_DDL, WaitPolicy::Wait)?;
-        // Who builds them has given back the right to change the catalog: nobody notes what is poured.
-        self.watches.iter_mut().for_each(Watch::lose);
         self.fork(txn.id, None);
         // As much is left to what is not poured.
         let locks_max = self.changes_max().map_or(u64::MAX, |max| max.0 / 2);
@@ -510,6 +507,9 @@ impl Tenant {
         let mut steps = Steps::new(give_way);
         self.at_side(true, |tenant| {
             for (tree, changes) in txn.overlay.changes().trees() {
+                if !tenant.watches.is_empty() {
+                    tenant.note_poured_for_builds(tree, changes, &mut steps)?;
+                }
                 let mut state = tenant.trees.get(tree);
                 for (key, change) in changes {
                     tenant.apply_or_fail(&mut state, key, change)?;

@@ -168,6 +168,23 @@ impl Tenant {
         }
     }
 
+    /// Gives back the right to change the catalog, by which `txn` has changed nothing that is not taken back in this turn, to somebody who waits for a branch;
+    /// false if nobody does.
+    pub(crate) fn give_way_to_branch(&mut self, txn: &mut Txn) -> bool {
+        if !self.locks.is_awaited_in(&LockTag::Branch, LockMode::FOR_BRANCH) {
+            return false;
+        }
+        let rights = [LockTag::Ddl, LockTag::Branch];
+        rights.iter().for_each(|tag| self.locks.release(txn.session, tag, u8::MAX));
+        txn.held.forget(&rights);
+        true
+    }
+
+    /// Whether somebody who waits for a branch has the table locked against this mode.
+    pub(crate) fn is_behind_branch(&self, txn: &Txn, table: Oid, mode: TableLock) -> bool {
+        self.locks.is_behind_branch(txn.session, &LockTag::Table(table), LockMode::Table(mode))
+    }
+
     /// Asks for a lock until the transaction's end; false if it is held and the policy is not to wait.
     pub(crate) fn lock(
         &mut self,

@@ -6,7 +6,11 @@
 //! the entry that the build found.
 //!
 //! Commits note in memory, some 150 bytes a row that are in no budget; each turn of the build moves that to a tree which no catalog names. Beyond
-//! [`NOTES_MAX`] nothing is noted any more: the build is *lost*, and is made anew while the table's writers wait, as it is where its notes would not be all.
+//! [`NOTES_MAX`] nothing is noted any more: the build is *lost*, and is made anew while the table's writers wait.
+//!
+//! While another transaction has a branch, the build waits, and none of its trees is changed in the live pages. What is poured is noted in the branch's
+//! state of that tree, at once, so that it is of the branch's fate. A note there may be of a row that has one in memory, made before or behind it: the
+//! numbers of notes tell.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,6 +40,8 @@ pub(crate) struct Watch {
     passed: Passed,
     /// By the rows' keys.
     notes: BTreeMap<Key, Note>,
+    /// How many were made.
+    made: u64,
     /// Where they are moved to.
     tree: TreeId,
     /// Why there can be no such index: a row has no entry, or could not be read.
@@ -57,6 +63,8 @@ pub(crate) struct Note {
     /// What it had, and what the index has of it, unless that has another row's under this key.
     pub(crate) before: Option<(Key, Key)>,
     pub(crate) after: Option<(Key, Key)>,
+    /// The number of the change behind which that is so.
+    made: u64,
 }
 
 impl Watch {
@@ -67,26 +75,38 @@ impl Watch {
         }
     }
 
-    /// Notes that the row with this key is about to become what `change` says.
-    fn note(&mut self, key: &Key, row: SqlResult<Option<Vec<u8>>>, change: &Change) {
+    /// The note of the row with this key, which is about to become what `change` says. `None` if its entry stays, whatever is noted of it already, or if
+    /// there can be no index.
+    fn judge(&mut self, key: &Key, row: SqlResult<Option<Vec<u8>>>, change: &Change) -> Option<Note> {
         let changed = match change {
             Change::Put(row) => Some(&row[..]),
             Change::Delete => None,
         };
         let entries = row.and_then(|row| Ok((self.entry(key, row.as_deref())?, self.entry(key, changed)?)));
         match entries {
-            // Nor does it become another one if the row was noted before.
-            Ok((before, after)) if before == after => {}
-            Ok((before, after)) => match self.notes.get_mut(key) {
-                Some(note) => note.after = after,
-                None => {
-                    self.notes.insert(copied(key), Note { before, after });
-                }
-            },
-            Err(error) => self.failed = Some(error),
+            Ok((before, after)) if before == after => None,
+            Ok((before, after)) => {
+                self.made += 1;
+                Some(Note { before, after, made: self.made })
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Notes in memory.
+    fn note(&mut self, key: &Key, note: Note) {
+        match self.notes.get_mut(key) {
+            Some(earlier) => note.follow(earlier),
+            None => {
+                self.notes.insert(copied(key), note);
+            }
         }
         if self.notes.len() > NOTES_MAX {
-            self.lose();
+            self.is_lost = true;
+            self.notes = BTreeMap::new();
         }
     }
 
@@ -96,12 +116,7 @@ impl Watch {
         Ok(entry.map(|entry| (entry.key, entry.value)))
     }
 
-    /// From now on nothing is noted: what the build has is of no use.
-    pub(crate) fn lose(&mut self) {
-        self.is_lost = true;
-        self.notes = BTreeMap::new();
-    }
-
+    /// Whether nothing is noted any more, so that what the build has is of no use.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -113,8 +128,13 @@ impl Watch {
 }
 
 impl Note {
+    /// Makes of an earlier note of the row what is true behind this one.
+    fn follow(self, earlier: &mut Note) {
+        (earlier.after, earlier.made) = (self.after, self.made);
+    }
+
     fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = self.made.to_le_bytes().to_vec();
         for entry in [&self.before, &self.after] {
             out.push(u8::from(entry.is_some()));
             for part in entry.iter().flat_map(|(key, value)| [key, value]) {
@@ -129,8 +149,9 @@ impl Note {
     /// # Panics
     /// If the bytes are no note's.
     pub(crate) fn decode(mut bytes: &[u8]) -> Note {
+        let made = u64::from_le_bytes(take(&mut bytes, 8).try_into().expect("taken at this length"));
         let before = Note::decode_entry(&mut bytes);
-        Note { before, after: Note::decode_entry(&mut bytes) }
+        Note { before, after: Note::decode_entry(&mut bytes), made }
     }
 
     fn decode_entry(bytes: &mut &[u8]) -> Option<(Key, Key)> {
@@ -161,6 +182,7 @@ impl Tenant {
             index: index.clone(),
             passed: Passed::UpTo(None),
             notes: BTreeMap::new(),
+            made: 0,
             tree,
             failed: None,
             is_lost: false,
@@ -198,29 +220,73 @@ impl Tenant {
                 if watch.is_lost || !watch.has_passed(key) {
                     break;
                 }
-                let row = self.row_now(tree, key);
-                watch.note(key, row, change);
+                let row = self.value_now(tree, key);
+                if let Some(note) = watch.judge(key, row, change) {
+                    watch.note(key, note);
+                }
                 steps.take_change(change);
             }
         }
         self.watches = watches;
     }
 
-    /// A row of the live pages, reading what is missing within the turn.
+    /// Notes what is about to be poured into a tree of the branch, whose pages are current.
     ///
     /// Errors: XX001, 58030.
-    fn row_now(&mut self, tree: TreeId, key: &[u8]) -> SqlResult<Option<Vec<u8>>> {
-        let mut row = None;
+    pub(crate) fn note_poured_for_builds(
+        &mut self,
+        tree: TreeId,
+        changes: &TreeChanges,
+        steps: &mut Steps<'_>,
+    ) -> SqlResult<()> {
+        let mut watches = std::mem::take(&mut self.watches);
+        let mut outcome = Ok(());
+        for watch in watches.iter_mut().filter(|watch| watch.table.tree == tree) {
+            for (key, change) in changes {
+                if watch.is_lost || !watch.has_passed(key) || outcome.is_err() {
+                    break;
+                }
+                outcome = self.note_poured(watch, tree, key, change);
+                steps.take_change(change);
+            }
+        }
+        self.watches = watches;
+        outcome
+    }
+
+    fn note_poured(&mut self, watch: &mut Watch, tree: TreeId, key: &Key, change: &Change) -> SqlResult<()> {
+        let row = self.value_now(tree, key)?;
+        let Some(note) = watch.judge(key, Ok(row), change) else { return Ok(()) };
+        // What others committed of the row is in the branch by now, and what is in memory stays there, should the branch be given up.
+        let stored = self.value_now(watch.tree, key)?.map(|bytes| Note::decode(&bytes));
+        let whole = match stored.or_else(|| watch.notes.get(key).cloned()) {
+            Some(mut earlier) => {
+                note.follow(&mut earlier);
+                earlier
+            }
+            None => note,
+        };
+        let mut state = self.trees.get(watch.tree);
+        self.apply_or_fail(&mut state, key, &Change::Put(whole.encode().into_boxed_slice()))?;
+        self.trees.set(watch.tree, TreeState { dirty: true, ..state });
+        Ok(())
+    }
+
+    /// The value of a key in a tree of the current pages, reading what is missing within the turn.
+    ///
+    /// Errors: XX001, 58030.
+    fn value_now(&mut self, tree: TreeId, key: &[u8]) -> SqlResult<Option<Vec<u8>>> {
+        let mut value = None;
         let mut read = |tenant: &mut Tenant| -> Result<(), PageFault> {
             let found = btree::get(&tenant.pages, tenant.trees.root(tree), key)?;
-            row = found.map(|value| value.read(&tenant.pages)).transpose()?.map(Cow::into_owned);
+            value = found.map(|value| value.read(&tenant.pages)).transpose()?.map(Cow::into_owned);
             Ok(())
         };
         if let Err(fault) = read(self) {
             let read = self.try_reading(fault, &mut read);
             read.map_err(|error| SqlError::new(error.state(), error.to_string()))?;
         }
-        Ok(row)
+        Ok(value)
     }
 
     /// Moves notes out of memory, as many as are `left` to the turn, and takes them off that number. Whether none is left in memory.
@@ -248,7 +314,12 @@ impl Tenant {
     fn store_note(&mut self, state: &mut TreeState, key: &[u8], note: &Note) -> Result<(), PageFault> {
         let mut whole = note.clone();
         if let Some(stored) = btree::get(&self.pages, state.root, key)? {
-            whole.before = Note::decode(&stored.read(&self.pages)?).before;
+            let stored = Note::decode(&stored.read(&self.pages)?);
+            if stored.made > note.made {
+                // It was poured behind this one, and has it in it.
+                return Ok(());
+            }
+            whole.before = stored.before;
         }
         self.try_put(state, key, &whole.encode())
     }
@@ -295,7 +366,7 @@ mod tests {
         let entries = [None, Some((key(b""), key(b"v"))), Some((key(&[7; 1600]), key(&[1; 1601])))];
         for before in &entries {
             for after in &entries {
-                let note = Note { before: before.clone(), after: after.clone() };
+                let note = Note { before: before.clone(), after: after.clone(), made: u64::MAX - 1 };
                 assert_eq!(Note::decode(&note.encode()), note);
             }
         }

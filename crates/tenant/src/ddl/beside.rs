@@ -5,6 +5,9 @@
 //! few of them the table is locked against its writers, and the last ones are put in. There are [`ROUNDS_MAX`] at most: a build that others outrun
 //! ends by having them wait.
 //!
+//! Its trees are changed by none but the build, with the right to change the catalog, which keeps others from having a branch. Every [`TURNS_MIN`] turns
+//! it lets somebody who waits for one go before it, and waits for the end of that.
+//!
 //! In a unique index two rows may come to have one key in turn, and the build finds both, at two different times. If the one that it found first
 //! is noted by then, the other one has its place, and so it is among notes that are put in. Else both are rows of one commit: a duplicate.
 
@@ -33,8 +36,11 @@ const ROWS_MIN: u64 = if cfg!(test) { 1 << 9 } else { 1 << 12 };
 /// Notes that the writers wait for: some 2 ms.
 const NOTES_FEW: u64 = if cfg!(test) { 1 << 3 } else { 1 << 9 };
 
-/// Rounds without the lock.
+/// Rounds without the lock, and long changes of the table that go before it.
 const ROUNDS_MAX: u32 = 16;
+
+/// Turns after which a build makes way for a long change: some 100 ms.
+const TURNS_MIN: u32 = if cfg!(test) { 1 << 2 } else { 1 << 8 };
 
 /// How far a build is.
 #[derive(Debug)]
@@ -42,8 +48,12 @@ pub(crate) struct Beside {
     stage: Stage,
     /// Rounds that are over.
     rounds: u32,
-    /// The next round is the last, behind which there are no notes.
+    /// The table's writers wait, or will when it has been waited for those who have changed it.
     locks: bool,
+    /// Turns since a long change went before it.
+    turns: u32,
+    /// Long changes that it would have waited for with the lock, and went before it.
+    made_way: u32,
 }
 
 #[derive(Debug)]
@@ -119,12 +129,24 @@ impl Ddl<'_> {
                     _ => {
                         let filler = Filler::begin_beside(view, table)?;
                         view.tenant.begin_watch(owner, table, index);
-                        Box::new(Beside { stage: Stage::Filling(filler), rounds: 0, locks: false })
+                        Box::new(Beside {
+                            stage: Stage::Filling(filler),
+                            rounds: 0,
+                            locks: false,
+                            turns: 0,
+                            made_way: 0,
+                        })
                     }
                 };
                 match build.go_on(view, table, index) {
                     Ok(tree) => tree,
                     Err(failure) => {
+                        build.turns += 1;
+                        // Not while others wait for the table.
+                        let may_make_way = build.turns >= TURNS_MIN && !build.locks;
+                        if may_make_way && view.tenant.give_way_to_branch(view.txn) {
+                            build.turns = 0;
+                        }
                         view.keep(piece, Work::Beside(build));
                         return Err(self.interrupt_of(failure, table, index));
                     }
@@ -161,15 +183,23 @@ impl Beside {
                 }
                 Stage::Filled(tree) => {
                     let tree = *tree;
-                    self.locks |= self.rounds >= ROUNDS_MAX || view.tenant.count_notes(owner) <= NOTES_FEW;
-                    if self.locks {
+                    if self.rounds >= ROUNDS_MAX || view.tenant.count_notes(owner) <= NOTES_FEW {
+                        // A long change that has the table locked would be sent away from where it waits, and be made without slices.
+                        if self.made_way < ROUNDS_MAX
+                            && view.tenant.is_behind_branch(view.txn, table.oid, TableLock::Share)
+                            && view.tenant.give_way_to_branch(view.txn)
+                        {
+                            self.made_way += 1;
+                            return Err(Failure::Step(view.end_turn()));
+                        }
+                        self.locks = true;
                         view.lock_table(table.oid, TableLock::Share, WaitPolicy::Wait)?;
                     }
                     if !view.tenant.store_notes(owner, &mut left)? {
                         return Err(Failure::Step(view.end_turn()));
                     }
                     let Some(notes) = view.tenant.take_stored_notes(owner) else {
-                        assert!(self.locks, "without notes there are few");
+                        assert!(self.locks, "none are few");
                         return Ok(tree);
                     };
                     self.stage = Stage::PuttingIn { tree, notes, pass: Pass::TakeOut, after: None };

@@ -326,6 +326,17 @@ impl LockTable {
         !self.gave_back.is_empty() && self.gave_back.remove(&session)
     }
 
+    /// Whether somebody waits for a lock in this mode.
+    pub(crate) fn is_awaited_in(&self, tag: &LockTag, mode: LockMode) -> bool {
+        self.entries.get(tag).is_some_and(|entry| entry.queue.iter().any(|waiter| waiter.mode == mode))
+    }
+
+    /// Whether who would have to be waited for, for this lock, waits for a branch.
+    pub(crate) fn is_behind_branch(&self, session: SessionId, tag: &LockTag, mode: LockMode) -> bool {
+        let blockers = self.blockers(session, tag, mode);
+        blockers.iter().any(|blocker| self.waits.get(blocker) == Some(&LockTag::Branch))
+    }
+
     /// Ends a session's wait: true if the lock was granted meanwhile, else the session leaves the queue.
     pub(crate) fn settle(&mut self, session: SessionId, tag: &LockTag) -> bool {
         self.may_give_back.take_if(|waiting| *waiting == session);

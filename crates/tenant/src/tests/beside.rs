@@ -135,12 +135,18 @@ fn check(fixture: &mut Fixture, t: Oid, committed: &State, what: &str) {
     assert!(fixture.tenant.watches.is_empty(), "{what}");
 }
 
-/// What others do beside a build: some by themselves, and one in a transaction that stays open for some turns.
+/// What a transaction has changed: by id, the value that a row has or that it has none any more.
+type Own = BTreeMap<i32, Option<i32>>;
+
+/// What others do beside a build: some by themselves, one in a transaction that stays open for some turns, and one on a branch.
 struct Others {
     t: Oid,
     random: Random,
     committed: State,
-    open: Option<(Txn, BTreeMap<i32, Option<i32>>)>,
+    open: Option<(Txn, Own)>,
+    long: Option<(Txn, Own)>,
+    /// Changes that were poured.
+    poured: u32,
     checkpoint: Option<Checkpoint>,
     /// Whether rows may come to have values that others have.
     makes_duplicates: bool,
@@ -155,14 +161,15 @@ impl Others {
         for _ in 0..self.random.below(5) {
             self.change(fixture);
         }
+        self.go_on_with_long(fixture);
         match self.random.below(6) {
             0 => self.end_open(fixture),
             1 if self.open.is_none() => {
-                let changes = self.draw();
+                let changes = self.draw(&Own::new());
                 let mut txn = fixture.begin(3, Isolation::ReadCommitted);
                 match fixture.run_reading(&mut txn, |view| make(view, self.t, &changes)) {
                     Ok(()) => {
-                        let mut own = BTreeMap::new();
+                        let mut own = Own::new();
                         note(&mut own, &self.committed, &changes);
                         self.open = Some((txn, own));
                     }
@@ -178,35 +185,94 @@ impl Others {
     }
 
     fn change(&mut self, fixture: &mut Fixture) {
-        let changes = self.draw();
+        let changes = self.draw(&Own::new());
         if commit_change(fixture, self.t, &changes) {
-            let mut own = BTreeMap::new();
+            let mut own = Own::new();
             note(&mut own, &self.committed, &changes);
             self.commit(&own);
         }
     }
 
-    fn commit(&mut self, own: &BTreeMap<i32, Option<i32>>) {
+    fn commit(&mut self, own: &Own) {
         self.committed = overlaid(&self.committed, own);
         self.made += 1;
         let values: BTreeSet<i32> = self.committed.values().copied().collect();
         self.had_duplicates |= values.len() < self.committed.len();
     }
 
+    /// A step of the transaction that has a branch, or waits for one.
+    fn go_on_with_long(&mut self, fixture: &mut Fixture) {
+        let Some((mut txn, mut own)) = self.long.take() else {
+            if self.random.below(10) == 0 {
+                self.begin_long(fixture);
+            }
+            return;
+        };
+        if !txn.has_branch() {
+            match fixture.tenant.begin_branch(&mut txn) {
+                Ok(()) | Err(Interrupt::Wait(_)) => self.long = Some((txn, own)),
+                // The build waits for it.
+                Err(Interrupt::Error(_)) => fixture.tenant.abort(txn),
+                Err(other) => panic!("{other:?}"),
+            }
+            return;
+        }
+        if self.random.below(5) == 0 {
+            return self.end(fixture, txn, &own);
+        }
+        let changes = self.draw(&own);
+        match fixture.run_reading(&mut txn, |view| make(view, self.t, &changes)) {
+            Ok(()) => {
+                note(&mut own, &self.committed, &changes);
+                fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+                self.poured += 1;
+            }
+            Err(Interrupt::Wait(_)) => fixture.tenant.cancel_wait(&mut txn),
+            Err(other) => panic!("{changes:?}: {other:?}"),
+        }
+        self.long = Some((txn, own));
+    }
+
+    /// Sometimes it has the table locked before it waits for the branch.
+    fn begin_long(&mut self, fixture: &mut Fixture) {
+        let mut txn = fixture.begin(4, Isolation::ReadCommitted);
+        if self.random.below(2) == 0 {
+            let lock =
+                |view: &mut View<'_>| view.lock_table(self.t, TableLock::RowExclusive, WaitPolicy::Wait);
+            if fixture.run(&mut txn, lock).is_err() {
+                fixture.tenant.cancel_wait(&mut txn);
+            }
+        }
+        self.long = Some((txn, Own::new()));
+    }
+
+    fn end_long(&mut self, fixture: &mut Fixture) {
+        if let Some((txn, own)) = self.long.take() {
+            self.end(fixture, txn, &own);
+        }
+    }
+
     fn end_open(&mut self, fixture: &mut Fixture) {
-        let Some((txn, own)) = self.open.take() else { return };
+        if let Some((txn, own)) = self.open.take() {
+            self.end(fixture, txn, &own);
+        }
+    }
+
+    fn end(&mut self, fixture: &mut Fixture, txn: Txn, own: &Own) {
         match self.random.below(3) {
             0 => fixture.tenant.abort(txn),
             _ => {
                 fixture.commit(txn).unwrap();
-                self.commit(&own);
+                self.commit(own);
             }
         }
     }
 
-    /// Changes of rows that are not changed in the open transaction.
-    fn draw(&mut self) -> Vec<Change> {
-        let own = self.open.as_ref().map(|(_, own)| own.clone()).unwrap_or_default();
+    /// Changes of rows that are changed neither in the transactions under way nor in `more`.
+    fn draw(&mut self, more: &Own) -> Vec<Change> {
+        let mut own = more.clone();
+        let under_way = self.open.iter().chain(&self.long);
+        under_way.for_each(|(_, of_one)| own.extend(of_one));
         let all = overlaid(&self.committed, &own);
         let ids: Vec<i32> = self.committed.keys().copied().filter(|id| !own.contains_key(id)).collect();
         let id = ids[self.random.below(ids.len() as u64) as usize];
@@ -236,7 +302,7 @@ impl Others {
     }
 }
 
-fn note(own: &mut BTreeMap<i32, Option<i32>>, committed: &State, changes: &[Change]) {
+fn note(own: &mut Own, committed: &State, changes: &[Change]) {
     for change in changes {
         let (id, becomes) = match *change {
             Change::Put(id, v) => (id, Some(v)),
@@ -250,7 +316,8 @@ fn note(own: &mut BTreeMap<i32, Option<i32>>, committed: &State, changes: &[Chan
     }
 }
 
-fn live(seed: u64, mut fixture: Fixture) {
+/// How many changes were poured.
+fn live(seed: u64, mut fixture: Fixture) -> u32 {
     let (t, committed) = table_of(&mut fixture, 1500);
     let unique = seed % 2 == 1;
     let mut others = Others {
@@ -258,6 +325,8 @@ fn live(seed: u64, mut fixture: Fixture) {
         random: Random(seed * 2 + 1),
         committed,
         open: None,
+        long: None,
+        poured: 0,
         checkpoint: None,
         makes_duplicates: unique && seed % 8 == 7,
         had_duplicates: false,
@@ -285,13 +354,14 @@ fn live(seed: u64, mut fixture: Fixture) {
             }
             others.take_turn(&mut fixture);
         }
-        others.open = None;
+        (others.open, others.long) = (None, None);
         crash(&mut fixture, others.checkpoint.take(), &mut others.random);
         check(&mut fixture, t, &others.committed, &format!("seed {seed}, cut {cut}"));
         assert_eq!(fixture.table(t).indexes.len(), 1, "seed {seed}");
     }
     let (made, runs) = build(&mut fixture, t, &index_on(1, unique), &mut |fixture| others.take_turn(fixture));
     others.end_open(&mut fixture);
+    others.end_long(&mut fixture);
     if let Some(checkpoint) = others.checkpoint.take() {
         fixture.tenant.finish_checkpoint(checkpoint);
     }
@@ -312,12 +382,14 @@ fn live(seed: u64, mut fixture: Fixture) {
         let mut copy = fixture.replayed();
         check(&mut copy, t, &others.committed, &what);
     }
+    others.poured
 }
 
 #[test]
 fn an_index_built_beside_writers_agrees_with_its_table() {
-    (0..16).for_each(|seed| live(seed, Fixture::new()));
-    (16..32).for_each(|seed| live(seed, Fixture::on_disk(seed)));
+    let in_memory: u32 = (0..16).map(|seed| live(seed, Fixture::new())).sum();
+    let on_disk: u32 = (16..32).map(|seed| live(seed, Fixture::on_disk(seed))).sum();
+    assert!(in_memory > 16 && on_disk > 16, "{in_memory} and {on_disk} changes were poured");
 }
 
 #[test]
@@ -452,4 +524,52 @@ fn what_a_branch_pours_beside_a_build_is_in_the_index() {
     made.unwrap();
     assert!(long.is_none() && turns > 5);
     check(&mut fixture, t, &committed, "");
+}
+
+#[test]
+fn a_build_makes_way_for_a_long_change_and_goes_on_behind_it() {
+    for is_committed in [true, false] {
+        let mut fixture = Fixture::new();
+        let (t, mut committed) = table_of(&mut fixture, 1500);
+        let (mut long, mut turns, mut begun) = (None, 0, 0);
+        let (made, runs) = build(&mut fixture, t, &index_on(1, true), &mut |fixture| {
+            turns += 1;
+            if turns == 3 {
+                long = Some(fixture.begin(3, Isolation::ReadCommitted));
+            }
+            // A row behind the build, before and amid and after the long change.
+            assert!(commit_change(fixture, t, &[Change::Put(turns, -turns)]));
+            committed.insert(turns, -turns);
+            let Some(txn) = &mut long else { return };
+            if !txn.has_branch() {
+                match fixture.tenant.begin_branch(txn) {
+                    Ok(()) => begun = turns,
+                    Err(Interrupt::Wait(_)) => return,
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            let at = turns - begun;
+            let v = -1000 - at;
+            // A row that others changed before, one of nobody, and one that it changed before.
+            let changes =
+                [Change::Put(at + 1, v), Change::Put(300 + 3 * at, v - 1000), Change::Put(1, v - 2000)];
+            fixture.run(txn, |view| make(view, t, &changes)).unwrap();
+            fixture.tenant.pour(txn, &mut fixture.log).unwrap();
+            if is_committed {
+                committed.extend([(at + 1, v), (300 + 3 * at, v - 1000), (1, v - 2000)]);
+            }
+            if at == 3 {
+                let txn = long.take().expect("looked at above");
+                if is_committed {
+                    fixture.commit(txn).unwrap();
+                } else {
+                    fixture.tenant.abort(txn);
+                }
+            }
+        });
+        made.unwrap();
+        assert!((4..12).contains(&begun) && long.is_none(), "begun behind turn {begun}");
+        assert!(runs > begun as u32 + 8, "{runs} runs");
+        check(&mut fixture, t, &committed, &format!("committed: {is_committed}"));
+    }
 }
