@@ -435,6 +435,10 @@ impl LedgerRows for LongHistory {
                 given: 1.0,
                 missed: 0.0,
                 over: 0.0,
+                held: None,
+                debt: None,
+                forgiven: None,
+                awaited: None,
                 delay_p99: None,
                 owed: 0.0,
             };

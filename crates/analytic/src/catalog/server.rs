@@ -463,6 +463,10 @@ fn ledger_history(out: &mut Rows<'_>) {
             ("given", Datum::Float8(entry.given)),
             ("missed", Datum::Float8(entry.missed)),
             ("over", Datum::Float8(entry.over)),
+            ("held", entry.held.map_or(Datum::Null, Datum::Float8)),
+            ("debt", entry.debt.map_or(Datum::Null, Datum::Float8)),
+            ("forgiven", entry.forgiven.map_or(Datum::Null, Datum::Float8)),
+            ("awaited", entry.awaited.map_or(Datum::Null, Datum::Float8)),
             ("delay_p99", entry.delay_p99.map_or(Datum::Null, Datum::Float8)),
             ("owed", Datum::Float8(entry.owed)),
         ]);

@@ -88,6 +88,18 @@ pub struct OwnLimit {
     pub awaited: u64,
 }
 
+impl OwnLimit {
+    /// Of two stretches of time together: sums, and the larger debt.
+    pub fn and(self, other: OwnLimit) -> OwnLimit {
+        OwnLimit {
+            held: self.held.saturating_add(other.held),
+            debt: self.debt.max(other.debt),
+            forgiven: self.forgiven.saturating_add(other.forgiven),
+            awaited: self.awaited.saturating_add(other.awaited),
+        }
+    }
+}
+
 /// One tenant, one resource, one metering interval. Amounts are in the resource's unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerRow {

@@ -208,6 +208,10 @@ mod tests {
             given: 25.0,
             missed,
             over: 0.0,
+            held: None,
+            debt: None,
+            forgiven: None,
+            awaited: None,
             delay_p99: None,
             owed: 2.0 * missed,
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
-use governor::{Cause, LedgerRow, Resource, RollUpBlock, RollUpRow};
+use governor::{Cause, LedgerRow, OwnLimit, Resource, RollUpBlock, RollUpRow};
 use rustc_hash::FxHashMap;
 use sql::session::{
     AdviceEntry, HistoryEntry, LedgerEntry, LedgerRows, StatementFigures, StatementRow, UsageEntry, WaitEntry,
@@ -255,6 +255,17 @@ fn shown(resource: Resource, amount: u64) -> f64 {
     amount as f64 / resource.priced_unit() as f64
 }
 
+/// What there is to say of a tenant's own limit: of processor time all, of I/O what others waited for.
+fn shown_limit(resource: Resource, of: OwnLimit) -> [Option<f64>; 4] {
+    let is_told = match resource {
+        Resource::Cpu => [true; 4],
+        Resource::Io { .. } => [false, false, false, true],
+        Resource::Memory | Resource::WorkMemory => [false; 4],
+    };
+    let parts = [of.held, of.debt, of.forgiven, of.awaited];
+    std::array::from_fn(|part| is_told[part].then(|| shown(resource, parts[part])))
+}
+
 fn volume_of(resource: Resource, volumes: &[String]) -> Option<String> {
     match resource {
         Resource::Io { volume } => volumes.get(volume as usize).cloned(),
@@ -265,6 +276,7 @@ fn volume_of(resource: Resource, volumes: &[String]) -> Option<String> {
 fn history_of(row: &RollUpRow, tenant: &str, volumes: &[String]) -> HistoryEntry {
     let amount = |amount| shown(row.resource, amount);
     let [overbooked, system, neighbour, device] = row.broken;
+    let [held, debt, forgiven, awaited] = shown_limit(row.resource, row.own_limit);
     HistoryEntry {
         tenant: tenant.to_owned(),
         resource: row.resource.as_str(),
@@ -282,6 +294,10 @@ fn history_of(row: &RollUpRow, tenant: &str, volumes: &[String]) -> HistoryEntry
         given: amount(row.given),
         missed: amount(row.missed),
         over: amount(row.over),
+        held,
+        debt,
+        forgiven,
+        awaited,
         delay_p99: row.delays_worst.map(|delays| delays.p99.as_secs_f64()),
         owed: row.owed_micros as f64 / 1e6,
     }
@@ -289,7 +305,7 @@ fn history_of(row: &RollUpRow, tenant: &str, volumes: &[String]) -> HistoryEntry
 
 fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock) -> LedgerEntry {
     let amount = |amount| shown(row.resource, amount);
-    let of_limit = |part| (row.resource == Resource::Cpu).then(|| amount(part));
+    let [held, debt, forgiven, awaited] = shown_limit(row.resource, row.own_limit);
     LedgerEntry {
         tenant: tenant.to_owned(),
         resource: row.resource.as_str(),
@@ -302,11 +318,10 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
         given: amount(row.given),
         missed: amount(row.missed),
         over: amount(row.over),
-        held: of_limit(row.own_limit.held),
-        debt: of_limit(row.own_limit.debt),
-        forgiven: of_limit(row.own_limit.forgiven),
-        awaited: matches!(row.resource, Resource::Cpu | Resource::Io { .. })
-            .then(|| amount(row.own_limit.awaited)),
+        held,
+        debt,
+        forgiven,
+        awaited,
         cause: row.cause.map(Cause::as_str),
         delay_p99: row.delays.map(|delays| delays.p99.as_secs_f64()),
         delay_max: row.delays.map(|delays| delays.max.as_secs_f64()),

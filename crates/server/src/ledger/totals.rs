@@ -24,7 +24,7 @@ pub(crate) struct ResourceTotals {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) cpu: ResourceTotals,
-    /// Of processor time. Debts have no sum: it has none.
+    /// Of processor time; of its debts the largest.
     pub(crate) own_limit: OwnLimit,
     pub(crate) io: ResourceTotals,
     /// Read and written.
@@ -63,7 +63,7 @@ impl Add for Totals {
     fn add(self, other: Totals) -> Totals {
         Totals {
             cpu: self.cpu + other.cpu,
-            own_limit: sum_of_limits(self.own_limit, other.own_limit),
+            own_limit: self.own_limit.and(other.own_limit),
             io: self.io + other.io,
             io_bytes: self.io_bytes + other.io_bytes,
             memory: self.memory + other.memory,
@@ -71,15 +71,6 @@ impl Add for Totals {
             owed_micros: self.owed_micros.saturating_add(other.owed_micros),
             statements: self.statements + other.statements,
         }
-    }
-}
-
-fn sum_of_limits(one: OwnLimit, other: OwnLimit) -> OwnLimit {
-    OwnLimit {
-        held: one.held.saturating_add(other.held),
-        debt: 0,
-        forgiven: one.forgiven.saturating_add(other.forgiven),
-        awaited: one.awaited.saturating_add(other.awaited),
     }
 }
 
@@ -113,7 +104,7 @@ impl Totals {
         };
         *of_resource = *of_resource + of_row;
         if row.resource == Resource::Cpu {
-            self.own_limit = sum_of_limits(self.own_limit, row.own_limit);
+            self.own_limit = self.own_limit.and(row.own_limit);
         }
         self.owed_micros = self.owed_micros.saturating_add(row.owed_micros);
     }
@@ -163,7 +154,7 @@ mod tests {
         assert_eq!((totals + totals).owed_micros, 30);
         let own_limit = OwnLimit { held: 1, debt: 2, forgiven: 3, awaited: 4 };
         totals.count(&LedgerRow { own_limit, ..row(Resource::Cpu, 7, None) });
-        let twice = OwnLimit { held: 2, debt: 0, forgiven: 6, awaited: 8 };
+        let twice = OwnLimit { held: 2, debt: 2, forgiven: 6, awaited: 8 };
         assert_eq!((totals + totals).own_limit, twice);
         // A reservation of all the bytes there are is as many I/Os in some hours.
         let most = LedgerRow { promised: u64::MAX / 2, ..row(Resource::Io { volume: 0 }, 2, None) };

@@ -130,6 +130,11 @@ pub struct HistoryEntry {
     pub given: f64,
     pub missed: f64,
     pub over: f64,
+    /// As in [`LedgerEntry`]; of its debts the largest.
+    pub held: Option<f64>,
+    pub debt: Option<f64>,
+    pub forgiven: Option<f64>,
+    pub awaited: Option<f64>,
     /// The worst interval's, in seconds.
     pub delay_p99: Option<f64>,
     pub owed: f64,

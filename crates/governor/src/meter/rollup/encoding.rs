@@ -2,17 +2,17 @@
 //!
 //! | bytes | what |
 //! | --- | --- |
-//! | 1 | version, 1 |
+//! | 1 | version: 2 if a row says something of its tenant's own limit, else 1 |
 //! | n | number of ledger rows, then they, by tenant, resource and first minute |
 //! | n | number of sample rows, then they, by tenant, kind and first minute |
 //!
 //! "n" is a number of seven bits a byte, the lowest first, the top bit set in all but the last byte; all numbers of a row are such. A
 //! ledger row: tenant less the one before, resource (0 CPU, 1 memory, 2 working memory, 3 and the volume for I/O), first minute,
 //! minutes, intervals, broken by cause, covered, active, promised, demanded, given, missed, over, owed, largest missed, 0 or 1 and the five
-//! delays, rates given, 0 for the same or 1 and rates wanted. A sample row: tenant less the one before, kind (0 statement time, 1 working memory),
-//! first minute, minutes, histogram. A histogram: number of buckets, then of each its number less the one before and its count,
-//! then the largest amount. Example: a minute of a tenant with little to do takes some 60 bytes, one with 60 intervals that
-//! are all different 300.
+//! delays, rates given, 0 for the same or 1 and rates wanted; in version 2 then 0 or 1 and what the tenant's own limit held, its debt, what is
+//! forgiven and what was awaited. A sample row: tenant less the one before, kind (0 statement time, 1 working memory), first minute, minutes,
+//! histogram. A histogram: number of buckets, then of each its number less the one before and its count, then the largest amount. Example: a
+//! minute of a tenant with little to do takes some 60 bytes, one with 60 intervals that are all different 300.
 //!
 //! There is no checksum: whoever stores a block seals it, as it does all it stores.
 
@@ -20,9 +20,12 @@ use base::{Nanos, TenantId};
 
 use super::histogram::BUCKETS;
 use super::{RollUpBlock, RollUpRow, SampleRow, Sampled, SparseHistogram, WallMinute};
-use crate::meter::{Delays, Resource};
+use crate::meter::{Delays, OwnLimit, Resource};
 
-const VERSION: u8 = 1;
+/// The latest.
+const VERSION: u8 = 2;
+/// Without own limits: what most blocks are, and what servers before knew.
+const VERSION_PLAIN: u8 = 1;
 
 /// Why bytes are not a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,13 +51,17 @@ impl std::error::Error for RollUpError {}
 impl RollUpBlock {
     /// As bytes that [`RollUpBlock::decode`] reads. Blocks of equal rows have equal bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(vec![VERSION]);
+        let has_limits = self.has_limits();
+        let mut out = Writer(vec![if has_limits { VERSION } else { VERSION_PLAIN }]);
         out.number(self.rows.len() as u64);
         let mut before = TenantId(0);
         for row in &self.rows {
             out.number(row.tenant.0.checked_sub(before.0).expect("rows are in order"));
             before = row.tenant;
             out.row(row);
+            if has_limits {
+                out.own_limit(row.own_limit);
+            }
         }
         out.number(self.samples.len() as u64);
         before = TenantId(0);
@@ -71,25 +78,34 @@ impl RollUpBlock {
         out.0
     }
 
+    fn has_limits(&self) -> bool {
+        self.rows.iter().any(|row| row.own_limit != OwnLimit::default())
+    }
+
     /// The block that these bytes are, all of them. Whatever they are, takes memory in proportion to their number only.
     pub fn decode(bytes: &[u8]) -> Result<RollUpBlock, RollUpError> {
         let mut reader = Reader { bytes, at: 0 };
         let version = reader.byte()?;
-        if version != VERSION {
+        if ![VERSION_PLAIN, VERSION].contains(&version) {
             return Err(RollUpError::Version { found: version });
         }
         let mut block = RollUpBlock::default();
         let mut before = TenantId(0);
         for _ in 0..reader.number()? {
             before = reader.tenant(before)?;
-            block.rows.push(reader.row(before)?);
+            let mut row = reader.row(before)?;
+            if version == VERSION {
+                row.own_limit = reader.own_limit()?;
+            }
+            block.rows.push(row);
         }
         before = TenantId(0);
         for _ in 0..reader.number()? {
             before = reader.tenant(before)?;
             block.samples.push(reader.sample_row(before)?);
         }
-        if reader.at != bytes.len() || !block.is_ordered() {
+        let is_one_form = block.has_limits() == (version == VERSION);
+        if reader.at != bytes.len() || !block.is_ordered() || !is_one_form {
             return reader.damaged();
         }
         Ok(block)
@@ -136,6 +152,15 @@ impl Writer {
         self.number(u64::from(differs));
         if differs {
             self.histogram(&row.wanted_rates);
+        }
+    }
+
+    fn own_limit(&mut self, own_limit: OwnLimit) {
+        let says_something = own_limit != OwnLimit::default();
+        self.number(u64::from(says_something));
+        if says_something {
+            let OwnLimit { held, debt, forgiven, awaited } = own_limit;
+            self.numbers([held, debt, forgiven, awaited]);
         }
     }
 
@@ -247,6 +272,7 @@ impl Reader<'_> {
             given,
             missed,
             over,
+            own_limit: OwnLimit::default(),
             owed_micros,
             missed_max,
             delays_worst,
@@ -255,6 +281,15 @@ impl Reader<'_> {
         };
         let is_one_form = differs == (row.wanted_rates != row.given_rates);
         if is_one_form && row.is_consistent() { Ok(row) } else { self.damaged() }
+    }
+
+    fn own_limit(&mut self) -> Result<OwnLimit, RollUpError> {
+        if !self.flag()? {
+            return Ok(OwnLimit::default());
+        }
+        let [held, debt, forgiven, awaited] = self.numbers()?;
+        let own_limit = OwnLimit { held, debt, forgiven, awaited };
+        if own_limit == OwnLimit::default() { self.damaged() } else { Ok(own_limit) }
     }
 
     fn delays(&mut self) -> Result<Delays, RollUpError> {

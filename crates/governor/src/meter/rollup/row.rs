@@ -3,7 +3,7 @@
 use base::{Nanos, TenantId};
 
 use super::SparseHistogram;
-use crate::meter::{Cause, Delays, LedgerRow, Resource};
+use crate::meter::{Cause, Delays, LedgerRow, OwnLimit, Resource};
 
 /// A minute by the wall's clock, counted from 1970-01-01 UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -39,6 +39,8 @@ pub struct RollUpRow {
     pub given: u64,
     pub missed: u64,
     pub over: u64,
+    /// Of its debts the largest.
+    pub own_limit: OwnLimit,
     pub owed_micros: u64,
     /// The most that was missed in one interval.
     pub missed_max: u64,
@@ -87,6 +89,7 @@ impl RollUpRow {
             given: 0,
             missed: 0,
             over: 0,
+            own_limit: OwnLimit::default(),
             owed_micros: 0,
             missed_max: 0,
             delays_worst: None,
@@ -105,6 +108,7 @@ impl RollUpRow {
             self.broken[at] += 1;
         }
         self.add_sums(length, row.active, [row.promised, row.demanded, row.given, row.missed, row.over]);
+        self.own_limit = self.own_limit.and(row.own_limit);
         self.owed_micros = self.owed_micros.saturating_add(row.owed_micros);
         self.missed_max = self.missed_max.max(row.missed);
         self.add_delays(row.delays);
@@ -147,6 +151,7 @@ impl RollUpRow {
         }
         let amounts = [other.promised, other.demanded, other.given, other.missed, other.over];
         self.add_sums(other.covered, other.active, amounts);
+        self.own_limit = self.own_limit.and(other.own_limit);
         self.owed_micros = self.owed_micros.saturating_add(other.owed_micros);
         self.missed_max = self.missed_max.max(other.missed_max);
         self.add_delays(other.delays_worst);

@@ -18,6 +18,13 @@ fn ledger_row(draws: &mut Draws) -> LedgerRow {
     };
     let from = Nanos(draws.between(0, 1 << 40));
     let missed = [0, draws.between(1, 1 << 30)][draws.between(0, 1) as usize];
+    let some_limit = OwnLimit {
+        held: draws.between(0, 1 << 30),
+        debt: draws.between(0, 1 << 30),
+        forgiven: draws.between(0, 1 << 30),
+        awaited: draws.between(0, 1 << 30),
+    };
+    let own_limits = [OwnLimit::default(), OwnLimit::default(), some_limit];
     let delays = Delays {
         mean: Nanos(draws.between(0, 1000)),
         p50: Nanos(draws.between(0, 1000)),
@@ -35,7 +42,7 @@ fn ledger_row(draws: &mut Draws) -> LedgerRow {
         given: draws.between(0, 1 << 30),
         missed,
         over: draws.between(0, 1 << 20),
-        own_limit: OwnLimit::default(),
+        own_limit: own_limits[draws.between(0, 2) as usize],
         active: Nanos(draws.between(0, 1_000_000_000)),
         cause: (missed > 0).then(|| RollUpRow::CAUSES[draws.between(0, 3) as usize]),
         delays: (draws.between(0, 1) == 0).then_some(delays),
@@ -192,8 +199,29 @@ fn a_stretch_grows_to_have_both() {
 }
 
 #[test]
+fn blocks_without_own_limits_are_of_the_version_before() {
+    let (mut rows, _) = some(3, 2);
+    let block_of = |rows: &[(LedgerRow, WallMinute)]| rolled_up(rows, &[]).take_all();
+    rows.iter_mut().for_each(|(row, _)| row.own_limit = OwnLimit::default());
+    let plain = block_of(&rows).encode();
+    assert_eq!(plain[0], 1);
+    rows[0].0.own_limit = OwnLimit { held: 1, debt: 2, forgiven: 3, awaited: 4 };
+    let block = block_of(&rows);
+    let bytes = block.encode();
+    assert_eq!(bytes[0], 2);
+    assert_eq!(RollUpBlock::decode(&bytes), Ok(block));
+    let [one, other] = [7, 1].map(|held| OwnLimit { held, debt: 9 - held, ..OwnLimit::default() });
+    assert_eq!(one.and(other), OwnLimit { held: 8, debt: 8, ..OwnLimit::default() }, "the larger debt");
+}
+
+#[test]
 fn other_versions_are_told_from_damage() {
-    assert_eq!(RollUpBlock::decode(&[2, 0, 0]), Err(RollUpError::Version { found: 2 }));
+    assert_eq!(RollUpBlock::decode(&[3, 0, 0]), Err(RollUpError::Version { found: 3 }));
+    assert_eq!(
+        RollUpBlock::decode(&[2, 0, 0]),
+        Err(RollUpError::Damaged { offset: 3 }),
+        "nothing is told of a limit"
+    );
     assert_eq!(RollUpBlock::decode(&[]), Err(RollUpError::Damaged { offset: 0 }));
     assert_eq!(RollUpBlock::decode(&[1, 0, 0]), Ok(RollUpBlock::default()));
     assert_eq!(RollUpBlock::decode(&[1, 0, 0, 0]), Err(RollUpError::Damaged { offset: 3 }));
@@ -287,8 +315,8 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_a_block(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        bytes.insert(0, 1);
+    fn any_bytes_are_refused_or_a_block(mut bytes in prop::collection::vec(any::<u8>(), 0..200), version in 1..=2u8) {
+        bytes.insert(0, version);
         if let Ok(block) = RollUpBlock::decode(&bytes) {
             prop_assert_eq!(block.encode(), bytes);
         }
