@@ -7,7 +7,9 @@ use env::sim::PowerCut;
 use storage::Checkpoint;
 
 use super::*;
-use crate::catalog::{Catalog, Deferral, IndexColumn, MatchType, ReferentialAction, Relation};
+use crate::catalog::{
+    Blanks, Catalog, Comparison, Deferral, IndexColumn, MatchType, ReferentialAction, Relation, RowTest,
+};
 use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
 
 /// A small generator: tests must not depend on the machine.
@@ -138,14 +140,26 @@ fn execute(view: &mut View<'_>, op: Op) -> Result<(), Interrupt> {
         }
         Op::Index(n, column, unique) => {
             let Some(oid) = table_at(n) else { return Ok(()) };
-            if catalog.table(oid).expect("it is there").columns[column].dropped {
+            let table = catalog.table(oid).expect("it is there");
+            let other = 1 - column;
+            if table.columns[column].dropped {
                 return Ok(());
             }
+            let has_other = !table.columns[other].dropped;
+            let compare = |column, comparison, constant| {
+                Some(RowTest::Compare { column, comparison, blanks: Blanks::Count, constant })
+            };
+            // Two thirds are partial, and some include a column.
+            let predicate = match n / 7 % 3 {
+                1 => compare(column, Comparison::Greater, int(3)),
+                2 if has_other => compare(other, Comparison::LessOrEqual, Datum::Int8(3)),
+                _ => None,
+            };
+            let included = if has_other && n % 5 == 0 { vec![other] } else { Vec::new() };
             let columns = vec![IndexColumn::ascending(column)];
-            view.ddl()?.create_index(
-                oid,
-                NewIndex { name: None, columns, unique, nulls_not_distinct: false, ..NewIndex::default() },
-            )?;
+            let predicate = predicate.map(Arc::new);
+            let new = NewIndex { columns, unique, predicate, included, ..NewIndex::default() };
+            view.ddl()?.create_index(oid, new)?;
         }
         Op::DropIndex(n) => {
             let indexes = sorted(
