@@ -5,8 +5,11 @@ use types::{Datum, PgType};
 
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind};
 
+/// Constants of one list, at most: conditions are held against each other while a statement is bound.
+const CONSTANTS_MAX: usize = 256;
+
 /// The condition of a row that `expr` is: comparisons of columns with constants, looks whether they have values, and AND, OR and NOT of such. `None` for
-/// any other, and for one that is too deep. `column` tells the column of the table that is in a slot, if there is one.
+/// any other, and for one that is too deep or has too long a list. `column` tells the column of the table that is in a slot, if there is one.
 pub(crate) fn row_test(expr: &BoundExpr, column: &dyn Fn(usize) -> Option<usize>) -> Option<RowTest> {
     within(expr, column, ROW_TEST_DEPTH_MAX)
 }
@@ -28,6 +31,7 @@ fn within(expr: &BoundExpr, column: &dyn Fn(usize) -> Option<usize>, depth: usiz
             let (column, comparison, constant) = found?;
             Some(RowTest::Compare { column, comparison, blanks: blanks(*collate), constant })
         }
+        ExprKind::InList { items, .. } if items.len() > CONSTANTS_MAX => None,
         ExprKind::InList { collate, expr, items, negated } => {
             let constants = items.iter().map(|item| item.as_const().cloned()).collect::<Option<Vec<_>>>()?;
             one_of(of(expr)?, *collate, constants, *negated, depth)
@@ -39,8 +43,10 @@ fn within(expr: &BoundExpr, column: &dyn Fn(usize) -> Option<usize>, depth: usiz
                 _ => return None,
             };
             let constants = match &array.kind {
-                ExprKind::Const(Datum::Array(array)) => array.items.clone(),
-                ExprKind::Array { items, .. } => {
+                ExprKind::Const(Datum::Array(array)) if array.items.len() <= CONSTANTS_MAX => {
+                    array.items.clone()
+                }
+                ExprKind::Array { items, .. } if items.len() <= CONSTANTS_MAX => {
                     items.iter().map(|item| item.as_const().cloned()).collect::<Option<Vec<_>>>()?
                 }
                 _ => return None,

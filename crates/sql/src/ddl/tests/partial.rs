@@ -348,4 +348,13 @@ fn conditions_of_other_kinds_are_refused() {
         let error = failure(sql, &format!("create index on t (a) where {predicate}"));
         assert!(error.starts_with(state), "{predicate}: {error}");
     }
+    let list = |last: i32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let create = |last: i32| format!("create index on t (b) where a in ({})", list(last));
+    assert!(failure(sql, &create(257)).starts_with("0A000"));
+    // A longer list of a query tells nothing of it, and finds what it finds.
+    let filled = format!("{sql}; {}; insert into t values (256, 1), (257, 1), (1, 2)", create(256));
+    for (last, found) in [(1, 0), (256, 1), (257, 2), (5000, 2)] {
+        let query = format!("select a from t where b = 1 and a in ({})", list(last));
+        assert_eq!(rows(&filled, &query).len(), found, "{last}");
+    }
 }
