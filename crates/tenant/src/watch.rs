@@ -246,7 +246,7 @@ impl Tenant {
                 if watch.is_lost || !watch.has_passed(key) || outcome.is_err() {
                     break;
                 }
-                outcome = self.note_poured(watch, tree, key, change);
+                outcome = self.note_change_poured(watch, tree, key, change);
                 steps.take_change(change);
             }
         }
@@ -254,7 +254,13 @@ impl Tenant {
         outcome
     }
 
-    fn note_poured(&mut self, watch: &mut Watch, tree: TreeId, key: &Key, change: &Change) -> SqlResult<()> {
+    fn note_change_poured(
+        &mut self,
+        watch: &mut Watch,
+        tree: TreeId,
+        key: &Key,
+        change: &Change,
+    ) -> SqlResult<()> {
         let row = self.value_now(tree, key)?;
         let Some(note) = watch.judge(key, Ok(row), change) else { return Ok(()) };
         // What others committed of the row is in the branch by now, and what is in memory stays there, should the branch be given up.
