@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base::{Oid, TreeId};
 use types::Row;
 
-use crate::catalog::{Index, IndexColumn, RowTest, Table};
+use crate::catalog::{Index, IndexColumn, Table, encode_record};
 use crate::cursor::{Direction, Scan};
 use crate::ddl::{Beside, Filling};
 use crate::interrupt::Step;
@@ -27,15 +27,15 @@ use crate::view::{Access, State, View};
 pub(crate) const TURN_STEPS: u32 = 256;
 
 /// What a statement does with all rows of a table.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Piece {
-    /// An index of these columns is filled, with the rows of which `predicate` is true.
+    /// An index of these columns is filled, with the rows of which `predicate` is true. That is as a record has it: a NaN in it is not equal to itself.
     Index {
         table: Oid,
         columns: Vec<IndexColumn>,
         unique: bool,
         nulls_not_distinct: bool,
-        predicate: Option<Arc<RowTest>>,
+        predicate: Option<Vec<u8>>,
     },
     /// The table goes to a new tree, by this key.
     Cluster { table: Oid, key: Vec<usize> },
@@ -50,7 +50,7 @@ impl Piece {
             columns: index.columns.clone(),
             unique: index.unique,
             nulls_not_distinct: index.nulls_not_distinct,
-            predicate: index.predicate.clone(),
+            predicate: index.predicate.as_deref().map(encode_record),
         }
     }
 }
@@ -255,5 +255,37 @@ impl Look {
             (false, Some(after)) => view.keep(self.piece, Work::Looked(after)),
             (false, None) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Datum;
+
+    use super::*;
+    use crate::catalog::{Blanks, Comparison, RowTest};
+
+    #[test]
+    fn an_index_that_is_filled_is_known_again_whatever_its_predicate_compares_with() {
+        let piece = |constant: Datum| {
+            let (comparison, blanks) = (Comparison::Less, Blanks::Count);
+            Piece::index(
+                Oid(16384),
+                &Index {
+                    oid: Oid(16385),
+                    name: "i".into(),
+                    columns: vec![IndexColumn::ascending(0)],
+                    unique: false,
+                    nulls_not_distinct: false,
+                    constraint: None,
+                    tree: TreeId(20),
+                    predicate: Some(Arc::new(RowTest::Compare { column: 1, comparison, blanks, constant })),
+                },
+            )
+        };
+        for constant in [Datum::Float8(f64::NAN), Datum::Float4(f32::NAN), Datum::Int4(1), Datum::text("x")] {
+            assert_eq!(piece(constant.clone()), piece(constant.clone()), "{constant:?}");
+        }
+        assert_ne!(piece(Datum::Int4(1)), piece(Datum::Int4(2)));
     }
 }
