@@ -128,6 +128,13 @@ pub enum WriterWait {
     Log(Lsn),
 }
 
+/// What is done with changes: by a pour it is noted of which keys they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Applied {
+    Committed,
+    Poured,
+}
+
 /// What a commit is to wait for before it begins.
 pub enum CommitWait {
     Memory(WriterWait),
@@ -355,7 +362,7 @@ impl Tenant {
         let memory = if txn.has_changes() { self.writer_wait(txn) } else { None };
         let wait = match memory {
             Some(wait) => Some(CommitWait::Memory(wait)),
-            None => Some(self.commit_requests(txn, give_way)?)
+            None => Some(self.commit_requests(txn, Applied::Committed, give_way)?)
                 .filter(|pages| !pages.is_empty())
                 .map(CommitWait::Pages),
         };
@@ -365,12 +372,17 @@ impl Tenant {
         Ok(wait)
     }
 
-    fn commit_requests(&mut self, txn: &Txn, give_way: GiveWay<'_>) -> Result<Vec<PageRequest>, SqlError> {
+    fn commit_requests(
+        &mut self,
+        txn: &Txn,
+        to: Applied,
+        give_way: GiveWay<'_>,
+    ) -> Result<Vec<PageRequest>, SqlError> {
         if self.pages.tally().evictions == txn.evictions || self.turn_reads(txn) > 0 {
             return Ok(Vec::new());
         }
         let mut steps = Steps::new(give_way);
-        let missing = self.at_side_of(txn, |tenant| tenant.missing_of(txn.overlay.changes(), &mut steps));
+        let missing = self.at_side_of(txn, |tenant| tenant.missing_of(txn.overlay.changes(), to, &mut steps));
         let missing = missing.map_err(|fault| error_of_fault(&fault))?;
         self.page_requests(txn, &missing)
     }
@@ -384,7 +396,7 @@ impl Tenant {
         txn: &mut Txn,
         give_way: GiveWay<'_>,
     ) -> Result<Vec<PageRequest>, SqlError> {
-        let requests = self.commit_requests(txn, give_way)?;
+        let requests = self.commit_requests(txn, Applied::Poured, give_way)?;
         if !requests.is_empty() {
             self.keep_locks(txn);
         }
@@ -392,20 +404,27 @@ impl Tenant {
     }
 
     /// The pages that reaching these keys would miss first, as many as one statement may hold.
-    fn missing_of(&self, changes: &Changes, steps: &mut Steps<'_>) -> Result<Vec<PageNo>, PageFault> {
+    fn missing_of(
+        &self,
+        changes: &Changes,
+        to: Applied,
+        steps: &mut Steps<'_>,
+    ) -> Result<Vec<PageNo>, PageFault> {
         let mut missing = Vec::new();
         for (tree, changes) in changes.trees() {
-            let root = self.trees.root(tree);
-            for key in changes.keys() {
-                steps.take();
-                match btree::contains(&self.pages, root, key) {
-                    Ok(_) => {}
-                    Err(PageFault::Miss(page)) if missing.last() == Some(&page) => {}
-                    Err(PageFault::Miss(page)) => missing.push(page),
-                    Err(fault) => return Err(fault),
-                }
-                if missing.len() == HELD_PAGES_MAX {
-                    return Ok(missing);
+            let notes = self.trees_of_notes(tree).filter(|_| to == Applied::Poured);
+            for root in std::iter::once(tree).chain(notes).map(|tree| self.trees.root(tree)) {
+                for key in changes.keys() {
+                    steps.take();
+                    match btree::contains(&self.pages, root, key) {
+                        Ok(_) => {}
+                        Err(PageFault::Miss(page)) if missing.last() == Some(&page) => {}
+                        Err(PageFault::Miss(page)) => missing.push(page),
+                        Err(fault) => return Err(fault),
+                    }
+                    if missing.len() == HELD_PAGES_MAX {
+                        return Ok(missing);
+                    }
                 }
             }
         }

@@ -21,6 +21,7 @@ use crate::snapshot_view::Frozen;
 use crate::tenant::Tenant;
 use crate::trees::{Pages, TreeState, Trees};
 use crate::txn::Txn;
+use crate::view::View;
 
 /// Keys that a query on another thread takes together, and bytes of their values from which it takes no more.
 const KEYS_TOGETHER: usize = 256;
@@ -146,6 +147,14 @@ impl Tenant {
         keys
     }
 
+    /// The trees in which a pour of the transaction that has the branch notes keys of this one ([`Tenant::note_poured`], [`Tenant::note_put`]).
+    pub(crate) fn trees_of_notes(&self, tree: TreeId) -> impl Iterator<Item = TreeId> + use<> {
+        let branch = self.branch.as_ref();
+        let poured = branch.and_then(|branch| branch.poured.get(&tree).copied());
+        let put = branch.and_then(|branch| branch.put).filter(|(of, _)| *of == tree);
+        poured.into_iter().chain(put.map(|(_, keys)| keys))
+    }
+
     /// What `txn` has poured, for a query on another thread; `None` where it reads no snapshot, or has poured nothing.
     pub(crate) fn poured_view(&mut self, txn: &Txn) -> Option<Arc<PouredView>> {
         if !txn.branched || txn.frozen.is_none() {
@@ -157,6 +166,19 @@ impl Tenant {
         let frozen = of_statement.unwrap_or_else(|| self.at_side(true, Tenant::freeze));
         self.lend(&frozen);
         Some(Arc::new(PouredView { frozen, keys }))
+    }
+}
+
+impl View<'_> {
+    /// Brings in the pages in which a pour notes that a key was changed, so that it finds them there.
+    #[inline]
+    pub(crate) fn touch_notes(&self, tree: TreeId, key: &[u8]) -> Result<(), PageFault> {
+        if !self.txn.branched {
+            return Ok(());
+        }
+        let (pages, trees) = (&self.tenant.pages, &self.tenant.trees);
+        let mut notes = self.tenant.trees_of_notes(tree);
+        notes.try_for_each(|keys| btree::contains(pages, trees.root(keys), key).map(drop))
     }
 }
 

@@ -306,9 +306,10 @@ impl View<'_> {
         self.tenant.recount_changes(self.txn);
     }
 
-    /// Brings the page of a key into memory, so that commit finds it there.
+    /// Brings the page of a key into memory, so that commit finds it there, and a pour what it notes of it.
     pub(crate) fn touch(&self, tree: TreeId, key: &[u8]) -> Result<(), PageFault> {
-        btree::contains(&self.tenant.pages, self.tenant.trees.root(tree), key).map(drop)
+        btree::contains(&self.tenant.pages, self.tenant.trees.root(tree), key)?;
+        self.touch_notes(tree, key)
     }
 
     /// Errors: 25006 in a read-only transaction; `command` is the statement's tag or the function's name.

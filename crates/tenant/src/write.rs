@@ -320,6 +320,7 @@ impl View<'_> {
     fn lock_written(&mut self, table: &Table, key: &[u8], mode: RowLock) -> Step<()> {
         let tag = LockTag::Row(table.tree, Key::from_slice(key));
         self.tenant.lock(self.txn, tag, LockMode::Row(mode), WaitPolicy::Wait)?;
+        self.touch_notes(table.tree, key)?;
         self.require_unchanged(table.tree, key)
     }
 
@@ -335,6 +336,7 @@ impl View<'_> {
     fn lock_key(&mut self, tree: TreeId, key: &Key) -> Step<()> {
         let tag = LockTag::Row(tree, Key::from_slice(key));
         self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::Key), WaitPolicy::Wait)?;
+        self.touch_notes(tree, key)?;
         Ok(())
     }
 }

@@ -282,3 +282,41 @@ fn all_rows_below(view: &mut View<'_>, t: Oid, end: i32) -> Result<(), Interrupt
     assert_eq!(scan_rows(view, t, None, range, Direction::Forward)?.len(), 20);
     Ok(())
 }
+
+#[test]
+fn pages_in_which_a_pour_notes_keys_are_brought_in_before() {
+    let mut fixture = Fixture::on_disk(6);
+    let env = fixture.world.as_ref().expect("on disk").env();
+    let t = indexed(&mut fixture, 3000);
+    let mut txn = fixture.begin(1, Isolation::RepeatableRead);
+    for id in [1, 2, 3] {
+        let before = fixture.tenant.page_tally().reads;
+        fixture.run_reading(&mut txn, |view| set_all(view, t, id..id + 1, 7)).unwrap();
+        let changed = fixture.tenant.page_tally().reads;
+        pour(&mut fixture, &mut txn);
+        assert_eq!(fixture.tenant.page_tally().reads, changed, "row {id}");
+        assert_eq!(changed > before, id > 1, "nothing was in memory but at first");
+        fixture.tenant.release_pages(&txn);
+        let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+        env::block_on(&env, checkpoint.run()).unwrap();
+        assert!(fixture.tenant.finish_checkpoint(checkpoint));
+        fixture.tenant.evict_all();
+    }
+    // Between statements what it brought in may have gone by the time it pours.
+    fixture.run_reading(&mut txn, |view| set_all(view, t, 2..3, 8)).unwrap();
+    fixture.tenant.release_pages(&txn);
+    fixture.tenant.evict_all();
+    loop {
+        let requests = fixture.tenant.pour_requests(&mut txn, &|| {}).unwrap();
+        if requests.is_empty() {
+            break;
+        }
+        requests.into_iter().for_each(|request| fixture.read(request));
+    }
+    let before = fixture.tenant.page_tally().reads;
+    pour(&mut fixture, &mut txn);
+    assert_eq!(fixture.tenant.page_tally().reads, before);
+    fixture.commit(txn).unwrap();
+    let changed = pairs(&fixture.rows(t)).into_iter().filter(|(_, v)| *v > 0);
+    assert_eq!(changed.collect::<Vec<_>>(), [(1, 7), (2, 8), (3, 7)]);
+}
