@@ -79,7 +79,7 @@ impl Txn {
         let many = if self.branched { table.len_of_many() } else { 0 };
         let locks = (self.held.len() + self.deferred.len()) as u64;
         let keys = (self.held.keys_len() + self.deferred.keys_len()) as u64;
-        let due = (self.checks.len() + self.cascaded.len()) as u64;
+        let due = (self.checks.len() + self.carried.len() + self.cascaded.len()) as u64;
         let before = self.before.as_ref().map_or(0, |before| before.footprint);
         let locks = LOCK_LEN * locks + 2 * keys;
         let changes = self.overlay.footprint() + before + self.saved.len;

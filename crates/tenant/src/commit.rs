@@ -115,7 +115,7 @@ impl Tenant {
         redo: &mut dyn RedoSink,
         give_way: GiveWay<'_>,
     ) -> Result<Committed, SqlError> {
-        assert!(txn.checks.is_empty(), "the last statement was finished");
+        assert!(txn.checks.is_empty() && txn.carried.is_empty(), "the last statement was finished");
         assert!(!txn.has_checks_due(), "what was put off was checked");
         if !txn.has_changes() {
             let wait_for = txn.observed;

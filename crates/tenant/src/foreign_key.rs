@@ -25,11 +25,29 @@ pub(crate) enum PendingCheck {
     /// A row of `table` now has these values in the columns of one of its foreign keys.
     Reference { table: Oid, constraint: Oid, values: Vec<Datum> },
     /// The row of `table` that had `old` in the referenced columns is gone, or has `new` there.
-    Referenced { table: Oid, referencing: Oid, constraint: Oid, old: Vec<Datum>, new: Option<Vec<Datum>> },
+    Referenced {
+        table: Oid,
+        referencing: Oid,
+        constraint: Oid,
+        old: Vec<Datum>,
+        new: Option<Vec<Datum>>,
+        /// What is to be done to rows that reference it was done to those up to this key.
+        after: Option<Key>,
+    },
 }
 
 /// Rows of a referencing table whose keys are gathered before they are changed.
 const ROWS_TOGETHER: usize = 1024;
+
+/// The same in a part of a statement.
+const ROWS_OF_PART: usize = 64;
+
+/// Bytes of changes that count as one more, for who bounds their number.
+const BYTES_OF_CHANGE: usize = 256;
+
+/// Checks that wait for the actions before them in a part of a statement. Those beyond are made at once, or wait with those that are due at the transaction's
+/// end, of which there is a bound.
+const CHECKS_CARRIED_MAX: usize = 1 << 10;
 
 /// The rows of a table that reference certain values, as they are found.
 struct Referencing {
@@ -92,6 +110,7 @@ impl View<'_> {
                 constraint,
                 old,
                 new,
+                after: None,
             });
         }
     }
@@ -104,28 +123,134 @@ impl View<'_> {
         while !self.txn.checks.is_empty() {
             for check in std::mem::take(&mut self.txn.checks) {
                 self.step()?;
-                match check {
-                    PendingCheck::Reference { table, constraint, values } => {
-                        let of = self.table(table)?;
-                        let Some(key) = of.foreign_key(constraint) else { continue };
-                        let is_own = self.txn.own_later == Some(table) && key.referenced_table == table;
-                        if self.txn.due.puts_off(key)
-                            || is_own && !self.lock_referenced(&of, &of, key, &values)?
-                        {
-                            self.put_off(table, key, table, Side::Referencing, &values);
-                        } else if !is_own {
-                            self.check_reference(&of, key, &values)?;
-                        }
-                    }
-                    PendingCheck::Referenced { table, referencing, constraint, old, new } => {
-                        self.act_on_references(table, referencing, constraint, &old, new.as_deref())?;
-                    }
-                }
+                self.finish_check(check)?;
             }
         }
         self.count_changes()?;
         self.tenant.release_pages(self.txn);
         Ok(())
+    }
+
+    /// As [`View::finish_statement`] of a part of a statement, with what the part before has left. Once there are so many changes more, or some bytes of them for each,
+    /// what is left is for the next part ([`Txn::carry_checks`]), or for another way ([`Txn::owes_checks`]).
+    pub fn finish_part(&mut self, changes_max: usize) -> Step<()> {
+        let mut acts = !self.txn.carried.is_empty();
+        for check in &self.txn.checks {
+            acts |= self.is_action(check)?;
+        }
+        if !acts {
+            return self.finish_statement();
+        }
+        let before = (self.txn.overlay.len(), self.txn.overlay.bytes());
+        let (mut actions, mut others) = (Vec::new(), Vec::new());
+        let mut new = self.txn.carried.clone();
+        new.append(&mut self.txn.checks);
+        loop {
+            // What follows from an action is done before the others of its kind, so that few wait.
+            let first = actions.len();
+            for check in new {
+                match self.is_action(&check)? {
+                    true => actions.push(check),
+                    false => others.push(check),
+                }
+            }
+            actions[first..].reverse();
+            let more = self.txn.overlay.len().saturating_sub(before.0);
+            let bytes = self.txn.overlay.bytes().saturating_sub(before.1);
+            if more >= changes_max || bytes >= changes_max * BYTES_OF_CHANGE {
+                break;
+            }
+            let Some(action) = actions.pop() else { break };
+            self.step()?;
+            actions.extend(self.act_in_part(action)?);
+            new = std::mem::take(&mut self.txn.checks);
+        }
+        let carried = if actions.is_empty() { 0 } else { CHECKS_CARRIED_MAX.min(others.len()) };
+        for check in others.split_off(carried) {
+            self.step()?;
+            match actions.is_empty() {
+                true => self.finish_check(check)?,
+                false => self.finish_check_early(check)?,
+            }
+        }
+        assert!(self.txn.checks.is_empty(), "checks alone change nothing");
+        self.txn.checks.extend(actions.into_iter().rev().chain(others));
+        self.count_changes()?;
+        self.tenant.release_pages(self.txn);
+        Ok(())
+    }
+
+    /// Whether something is to be done for it, and not only looked for.
+    fn is_action(&self, check: &PendingCheck) -> SqlResult<bool> {
+        let PendingCheck::Referenced { referencing, constraint, new, .. } = check else { return Ok(false) };
+        let referencing = self.table(*referencing)?;
+        let Some(key) = referencing.foreign_key(*constraint) else { return Ok(false) };
+        let action = if new.is_some() { key.on_update } else { key.on_delete };
+        Ok(!matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict))
+    }
+
+    fn finish_check(&mut self, check: PendingCheck) -> Step<()> {
+        match check {
+            PendingCheck::Reference { table, constraint, values } => {
+                let of = self.table(table)?;
+                let Some(key) = of.foreign_key(constraint) else { return Ok(()) };
+                let is_own = self.txn.own_later == Some(table) && key.referenced_table == table;
+                if self.txn.due.puts_off(key) || is_own && !self.lock_referenced(&of, &of, key, &values)? {
+                    self.put_off(table, key, table, Side::Referencing, &values);
+                } else if !is_own {
+                    self.check_reference(&of, key, &values)?;
+                }
+                Ok(())
+            }
+            PendingCheck::Referenced { table, referencing, constraint, old, new, after: _ } => {
+                self.act_on_references(table, referencing, constraint, &old, new.as_deref())
+            }
+        }
+    }
+
+    /// A check before all is done that may make it true: where that matters it waits for the transaction's end.
+    fn finish_check_early(&mut self, check: PendingCheck) -> Step<()> {
+        if let PendingCheck::Referenced { table, referencing, constraint, old, new, .. } = &check {
+            let of = self.table(*referencing)?;
+            let Some(key) = of.foreign_key(*constraint) else { return Ok(()) };
+            let action = if new.is_some() { key.on_update } else { key.on_delete };
+            if action == ReferentialAction::NoAction {
+                self.put_off(of.oid, key, *table, Side::Referenced, old);
+                return Ok(());
+            }
+        }
+        self.finish_check(check)
+    }
+
+    /// Has a few of the rows that reference what is gone do as their foreign key says; what is left to do, if there may be more.
+    fn act_in_part(&mut self, action: PendingCheck) -> Step<Option<PendingCheck>> {
+        let PendingCheck::Referenced { table, referencing, constraint, old, new, after } = action else {
+            unreachable!("nothing is to be done for a row that references one");
+        };
+        let (of, by) = (self.table(table)?, self.table(referencing)?);
+        let Some(key) = by.foreign_key(constraint) else { return Ok(None) };
+        let action = if new.is_some() { key.on_update } else { key.on_delete };
+        // As PostgreSQL's queries for it do: nobody builds an index of the rows meanwhile.
+        self.lock_table(by.oid, TableLock::RowExclusive, WaitPolicy::Wait)?;
+        let format = self.session.map(|session| session.format);
+        let pairs = Pairs { key, referencing: &by, referenced: &of, format };
+        let Some(mut rows) = self.referencing_rows(&by, &pairs, &old, after.as_ref()) else {
+            return Ok(None);
+        };
+        let mut found = Vec::new();
+        while found.len() < ROWS_OF_PART
+            && let Some(row) = self.next_referencing(&mut rows, &pairs, &old)?
+        {
+            found.push(row);
+        }
+        for row in &found {
+            self.change_referencing(action, &pairs, row, new.as_deref())?;
+        }
+        if found.len() < ROWS_OF_PART {
+            return Ok(None);
+        }
+        let after = found.pop();
+        Ok(Some(PendingCheck::Referenced { table, referencing, constraint, old, new, after }))
     }
 
     /// Errors: 23503.
@@ -264,7 +389,7 @@ impl View<'_> {
         self.lock_table(referencing.oid, TableLock::RowExclusive, WaitPolicy::Wait)?;
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing: &referencing, referenced: &table, format };
-        let Some(mut rows) = self.referencing_rows(&referencing, &pairs, old) else { return Ok(()) };
+        let Some(mut rows) = self.referencing_rows(&referencing, &pairs, old, None) else { return Ok(()) };
         // What is changed does not reference the old values any more, so that the search may go on behind it.
         let mut found = Vec::new();
         loop {
@@ -338,7 +463,7 @@ impl View<'_> {
         self.lock_table(referencing.oid, TableLock::RowShare, WaitPolicy::Wait)?;
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing, referenced: table, format };
-        let Some(mut rows) = self.referencing_rows(referencing, &pairs, old) else { return Ok(()) };
+        let Some(mut rows) = self.referencing_rows(referencing, &pairs, old, None) else { return Ok(()) };
         let key_share = LockMode::Row(RowLock::KeyShare);
         let mut in_doubt = None;
         while let Some(row) = self.next_referencing(&mut rows, &pairs, old)? {
@@ -378,12 +503,14 @@ impl View<'_> {
         Ok(false)
     }
 
-    /// The rows that reference these values, for [`View::next_referencing`]; `None` where none can.
+    /// The rows that reference these values, for [`View::next_referencing`]; `None` where none can. Where all rows of the table are gone through, those behind the key `after`:
+    /// from an index those before it are gone.
     fn referencing_rows(
         &mut self,
         referencing: &Arc<Table>,
         pairs: &Pairs<'_>,
         referenced: &[Datum],
+        after: Option<&Key>,
     ) -> Option<Referencing> {
         let values = match pairs.are_one_to_one() {
             true => Some(pairs.referencing_values(referenced)?),
@@ -392,6 +519,10 @@ impl View<'_> {
         let (access, range) = match &values {
             Some(values) => access_to(referencing, &pairs.key.columns, values),
             None => (Access::Table, KeyRange::all()),
+        };
+        let range = match access {
+            Access::Table => KeyRange::behind(after),
+            Access::Index(_) => range,
         };
         let scan = self.scan_state(referencing, access, range, Direction::Forward, State::Newest);
         Some(Referencing { scan, values })

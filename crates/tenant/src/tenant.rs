@@ -474,6 +474,7 @@ impl Tenant {
             dropped_trees: Vec::new(),
             sequences: Default::default(),
             checks: Vec::new(),
+            carried: Vec::new(),
             own_later: None,
             due: Due::default(),
             cascaded: Vec::new(),

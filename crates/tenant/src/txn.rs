@@ -65,6 +65,8 @@ pub struct Txn {
     pub(crate) sequences: OwnSequences,
     /// Foreign key checks due at the statement's end.
     pub(crate) checks: Vec<PendingCheck>,
+    /// Those that a part of the statement has left to the next one, the next ones first.
+    pub(crate) carried: Vec<PendingCheck>,
     /// Checks due at the transaction's end.
     pub(crate) due: Due,
     /// The table whose rows may refer to rows of it that come behind them, or go before them ([`Txn::look_later`]).
@@ -209,6 +211,16 @@ impl Txn {
     /// Whether checks of the statement under way wait for its end ([`crate::View::finish_statement`]).
     pub fn owes_checks(&self) -> bool {
         !self.checks.is_empty()
+    }
+
+    /// Leaves to the next part of the statement what [`crate::View::finish_part`] has left of this one, which is not taken back any more.
+    pub fn carry_checks(&mut self) {
+        self.carried = std::mem::take(&mut self.checks);
+    }
+
+    /// Whether a part of the statement has left something to the next one.
+    pub fn carries_checks(&self) -> bool {
+        !self.carried.is_empty()
     }
 
     /// Whether it changed the catalog.

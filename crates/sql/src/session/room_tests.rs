@@ -506,3 +506,52 @@ fn rows_of_a_long_change_may_refer_to_others_of_it_whichever_slice_has_them() {
     assert_eq!(answer.tags, ["DELETE 6000"]);
     assert!(turns > 20, "{turns} turns");
 }
+
+/// Deleted at once, with a lock for each, they take more than changes may.
+#[test]
+fn what_a_delete_asks_of_other_tables_is_done_in_slices_where_it_is_much() {
+    let mut bench = Bench::within(ByteCount::from_mib(32));
+    let (mut session, mut other) = (bench.session(), bench.session());
+    for table in [
+        "p (id int PRIMARY KEY)",
+        "c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE)",
+        "g (id int PRIMARY KEY, c int REFERENCES c ON DELETE SET NULL)",
+        "n (id int PRIMARY KEY, c int REFERENCES c)",
+    ] {
+        bench.run(&mut session, &format!("CREATE TABLE {table}"));
+    }
+    bench.run(&mut session, "CREATE INDEX ON c (p); CREATE INDEX ON g (c); CREATE INDEX ON n (c)");
+    bench.run(&mut session, "INSERT INTO p VALUES (1), (2), (3)");
+    for rows in [
+        "c SELECT g, CASE WHEN g > 12000 THEN 2 ELSE 1 END FROM generate_series(1, 12010) g",
+        "g SELECT g, g * 12 FROM generate_series(1, 1000) g",
+        "n VALUES (1, 11000)",
+    ] {
+        bench.run(&mut session, &format!("INSERT INTO {rows}"));
+    }
+    let left = "SELECT count(*) FROM c WHERE id < 100; SELECT count(*) FROM c WHERE id > 12000; \
+                SELECT count(*) FROM g WHERE c IS NULL; SELECT count(*) FROM p";
+    // A row that refers to one of those which are to go, and does not go itself.
+    let refused = loop {
+        match bench.try_run(&mut session, "DELETE FROM p WHERE id = 1") {
+            Err(Pause::Error(error)) => break error,
+            Err(Pause::Yield | Pause::Slice(_)) => {}
+            outcome => panic!("{outcome:?}"),
+        }
+    };
+    assert_eq!(refused.state().to_string(), "23503");
+    assert_eq!(bench.run(&mut session, left).lines(), ["99", "10", "0", "3"]);
+    bench.run(&mut session, "DELETE FROM n");
+    let mut turns = 0;
+    let answer = loop {
+        match bench.try_run(&mut session, "DELETE FROM p WHERE id <> 2") {
+            Ok(answer) => break answer,
+            Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
+            Err(pause) => panic!("{pause:?}"),
+        }
+        assert_eq!(bench.run(&mut other, "SELECT count(*) FROM p").lines(), ["3"]);
+    };
+    assert_eq!(answer.tags, ["DELETE 2"]);
+    assert!(turns > 20, "{turns} turns");
+    assert_eq!(bench.run(&mut session, left).lines(), ["0", "10", "1000", "1"]);
+}

@@ -43,7 +43,7 @@ pub(super) struct Slicing {
     position: Option<Position>,
     /// Rows changed so far.
     rows: u64,
-    /// All of them are, and what is left are checks of rows of the table that refer to each other.
+    /// All of them are, and what is left are checks that were put off.
     is_checking: bool,
 }
 
@@ -130,6 +130,7 @@ impl Session {
                 home.tenant.remember_put(&open.txn, table);
             }
         }
+        let has_left = open.txn.carries_checks();
         let slice = Slice::new(slicing.position.as_ref());
         let limits = ExecLimits { slice: Some(&slice), ..ExecLimits::default() };
         let own = planned.bound.point().and_then(|plan| plan.refers_to_itself());
@@ -137,15 +138,22 @@ impl Session {
         let done = self.run_point(home, planned, parameters, sink, limits);
         self.look_later(None);
         let done = done?.expect("nothing limits the rows of a slice");
+        if let Some(open) = self.transaction.open() {
+            open.txn.carry_checks();
+        }
         let end = self.pour(home)?;
         let next = slice.next();
         slicing.began = true;
         slicing.rows += done.rows;
-        slicing.position = next;
-        slicing.is_checking = slicing.position.is_none() && own.is_some();
-        match slicing.position {
-            None if !slicing.is_checking => Ok(ExecDone { rows: slicing.rows, ..done }),
-            _ => Err(Pause::Slice(end)),
+        if !has_left {
+            slicing.position = next;
+        }
+        let open = self.transaction.open().expect("as above");
+        let is_through = slicing.position.is_none() && !open.txn.carries_checks();
+        slicing.is_checking = is_through && open.txn.has_checks_due();
+        match is_through && !slicing.is_checking {
+            true => Ok(ExecDone { rows: slicing.rows, ..done }),
+            false => Err(Pause::Slice(end)),
         }
     }
 
