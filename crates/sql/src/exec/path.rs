@@ -11,7 +11,7 @@ use types::datetime::zone::offset_at;
 use types::datetime::{DAY_MICROS, SECOND_MICROS};
 use types::{Datum, FormatContext, PgType};
 
-use super::{Cx, Flow, Halt, Key, Position, Run, Slice};
+use super::{Cx, Flow, Halt, Key, Run, Slice};
 use crate::expr::{BoundExpr, SubqueryEval, eval_filter, eval_ref};
 use crate::memory_bound::{Held, value_memory};
 use crate::plan::{AccessPath, Alternative, KeyPart, ProbeFit, RangeBound, ScanNode};
@@ -83,7 +83,17 @@ impl Run<'_, '_> {
                     let ends = (lower.as_ref(), upper.as_ref());
                     return self.find(scan, *index, &values, ends, *backward, cx, row, emit);
                 }
-                self.each_of_sets(parts, cx, row, &mut |values, row| {
+                // One row is looked at again wherever it is found.
+                let slice = self.limits.slice.filter(|_| self.only.borrow().is_none());
+                self.each_of_sets(parts, cx, row, &mut |(number, of), values, row| {
+                    if let Some(slice) = slice {
+                        if number < slice.first_combination(of) {
+                            return Ok(Flow::More);
+                        }
+                        if !slice.begin_combination(number) {
+                            return Ok(Flow::Stop);
+                        }
+                    }
                     let ends = (lower.as_ref(), upper.as_ref());
                     let found = self.find(scan, *index, values, ends, *backward, cx, row, emit);
                     self.past_miss(found)
@@ -103,13 +113,13 @@ impl Run<'_, '_> {
         Ok(false)
     }
 
-    /// Gives each combination of the values that key columns may have, the last column's turning fastest, until it is told to stop.
+    /// Gives each combination of the values that key columns may have, the last column's turning fastest, until it is told to stop: with its number, and how many there are.
     fn each_of_sets(
         &self,
         parts: &[KeyPart],
         cx: &Cx<'_>,
         row: &mut Vec<Datum>,
-        each: &mut dyn FnMut(&[Datum], &mut Vec<Datum>) -> Halt<Flow>,
+        each: &mut dyn FnMut((usize, usize), &[Datum], &mut Vec<Datum>) -> Halt<Flow>,
     ) -> Halt<Flow> {
         let mut sets: Vec<Vec<Datum>> = Vec::with_capacity(parts.len());
         let mut held = self.memory.hold();
@@ -119,14 +129,16 @@ impl Run<'_, '_> {
         if sets.iter().any(Vec::is_empty) {
             return Ok(Flow::More);
         }
-        let mut at = vec![0; sets.len()];
+        let of = sets.iter().fold(1_usize, |of, set| of.saturating_mul(set.len()));
+        let (mut at, mut number) = (vec![0; sets.len()], 0);
         let mut values = Values::new();
         loop {
             values.clear();
             values.extend(at.iter().zip(&sets).map(|(i, set)| set[*i].clone()));
-            if each(&values, row)? == Flow::Stop {
+            if each((number, of), &values, row)? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
+            number += 1;
             let Some(turn) = (0..at.len()).rev().find(|i| at[*i] + 1 < sets[*i].len()) else {
                 return Ok(Flow::More);
             };
@@ -161,7 +173,7 @@ impl Run<'_, '_> {
         };
         let definition = &scan.table.indexes[*index];
         let mut rows = 0.0;
-        self.each_of_sets(parts, cx, &mut vec![Datum::Null; width], &mut |values, row| {
+        self.each_of_sets(parts, cx, &mut vec![Datum::Null; width], &mut |_, values, row| {
             self.step()?;
             let ends = (lower.as_ref(), upper.as_ref());
             rows += match self.key_range(definition, values, ends, cx, row)? {
@@ -191,7 +203,11 @@ impl Run<'_, '_> {
         let definition = &scan.table.indexes[index];
         let primary = scan.table.is_primary(definition);
         if primary && values.len() == definition.columns.len() {
-            return self.get(scan, &primary_key(&scan.table, values), cx, row, emit);
+            let key = primary_key(&scan.table, values);
+            if self.only.borrow().as_ref().is_some_and(|only| *only != key) {
+                return Ok(Flow::More);
+            }
+            return self.get(scan, &key, cx, row, emit);
         }
         let Some(range) = self.key_range(definition, values, (lower, upper), cx, row)? else {
             return Ok(Flow::More);
@@ -283,7 +299,7 @@ impl Run<'_, '_> {
             let is_within = self.view.borrow_mut().is_within(&scan.table, index, &key, &range)?;
             return if is_within { self.get(scan, &key, cx, row, emit) } else { Ok(Flow::More) };
         }
-        if let Some(Position::After(key)) = slice.and_then(Slice::from) {
+        if let Some(key) = slice.and_then(Slice::start) {
             range.from = key.iter().copied().chain([0]).collect();
         }
         let access = index.map_or(Access::Table, |index| Access::Index(&scan.table.indexes[index]));
@@ -313,7 +329,7 @@ impl Run<'_, '_> {
             if let Some(slice) = slice {
                 slice.note_examined();
                 if slice.is_full() {
-                    slice.end_at(Position::After(Key::from_slice(cursor.passed())));
+                    slice.end_after(cursor.passed());
                     return Ok(Flow::Stop);
                 }
             }

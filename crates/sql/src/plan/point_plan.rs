@@ -629,7 +629,7 @@ impl Node {
             && parts.iter().all(KeyPart::is_one_value)
     }
 
-    /// Whether its rows are those of one range of keys of a table or an index, in their order.
+    /// Whether its rows are those of one range of keys of a table or an index, or of one for each of some values, in their order.
     fn is_one_scan(&self) -> bool {
         let NodeKind::Scan(scan) = &self.kind else { return false };
         match scan.in_slices.as_ref().unwrap_or(&scan.path) {
@@ -637,8 +637,10 @@ impl Node {
             AccessPath::Alternatives(_) => false,
             AccessPath::Index { index, parts, backward, .. } => {
                 let index = &scan.table.indexes[*index];
+                let is_list = parts.iter().any(|part| !part.is_one_value());
                 let is_point = scan.table.is_primary(index) && parts.len() == index.columns.len();
-                !backward && !is_point && parts.iter().all(KeyPart::is_one_value)
+                let is_told = parts.iter().all(|part| !matches!(part, KeyPart::InRows(..)));
+                !backward && is_told && (is_list || !is_point)
             }
         }
     }

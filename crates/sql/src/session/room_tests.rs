@@ -555,3 +555,49 @@ fn what_a_delete_asks_of_other_tables_is_done_in_slices_where_it_is_much() {
     assert!(turns > 20, "{turns} turns");
     assert_eq!(bench.run(&mut session, left).lines(), ["0", "10", "1000", "1"]);
 }
+
+#[test]
+fn changes_of_rows_that_a_long_list_names_run_in_slices_each_once() {
+    let mut bench = Bench::new();
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(&mut one, "CREATE TABLE t (id int PRIMARY KEY, k int, v int); CREATE INDEX ON t (k)");
+    bench.run(&mut one, "INSERT INTO t SELECT g, g % 8, 0 FROM generate_series(1, 20000) g");
+    let ids = (1..=6000).map(|n| (3 * n).to_string()).collect::<Vec<_>>().join(",");
+    // Single rows, also such as are not there; ranges of an index; and what others change meanwhile, so that it is named no more or is another one.
+    for (change, rows, beside) in [
+        (format!("UPDATE t SET v = v + 1 WHERE id = ANY ('{{{ids},30000,-5}}')"), 6000, "SELECT 1"),
+        (
+            "UPDATE t SET v = v + 1 WHERE k IN (5, 1, 9)".to_owned(),
+            4999,
+            "UPDATE t SET k = 0 WHERE id = 19997",
+        ),
+        (format!("UPDATE t SET v = v + 1 WHERE id IN ({ids})"), 6000, "UPDATE t SET v = 10 WHERE id = 18000"),
+    ] {
+        let before = sum_of_v(&mut bench, &mut one);
+        let mut turns = 0;
+        let answer = loop {
+            match bench.try_run(&mut one, &change) {
+                Ok(answer) => break answer,
+                Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
+                Err(pause) => panic!("{pause:?}"),
+            }
+            if turns == 3 {
+                bench.run(&mut other, beside);
+            }
+        };
+        assert_eq!(answer.tags, [format!("UPDATE {rows}")]);
+        assert!(turns > 10, "{turns} turns");
+        let by_others = if beside.contains("v = 10") { 9 } else { 0 };
+        assert_eq!(sum_of_v(&mut bench, &mut one) - before, rows + by_others, "{change:.60}");
+    }
+    let (answer, turns) = bench.run_in_turns(&mut one, &format!("DELETE FROM t WHERE id IN ({ids})"));
+    assert_eq!(answer.tags, ["DELETE 6000"]);
+    assert!(turns > 10, "{turns} turns");
+}
+
+/// The sum of `v`, bit by bit: few enough rows for the point path.
+fn sum_of_v(bench: &mut Bench, session: &mut Session) -> i64 {
+    let part = |from: i32| format!("SELECT sum(v) FROM t WHERE id > {from} AND id <= {}", from + 2500);
+    let parts = (0..20_000).step_by(2500).map(part).collect::<Vec<_>>().join("; ");
+    bench.run(session, &parts).lines().iter().map(|sum| sum.parse::<i64>().expect("a number")).sum()
+}
