@@ -5,7 +5,7 @@ mod common;
 use std::cell::Cell;
 use std::pin::pin;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{Server, run, said, state, text};
@@ -732,4 +732,48 @@ fn writers_of_a_table_go_on_while_an_index_of_it_is_built() {
     let mut verify = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
     let verified = verify.args(["verify", "--data"]).arg(server.data()).output().expect("it runs");
     assert!(verified.status.success(), "{}", said(&verified));
+}
+
+#[test]
+fn a_transaction_that_wrote_and_goes_on_holds_up_an_index_and_no_other_writer() {
+    let mut server = Server::start_with(&SMALL);
+    run(async {
+        server.create_tenant("acme").await;
+        let (owner, other, idle) =
+            (server.owner("acme").await, server.owner("acme").await, server.owner("acme").await);
+        owner
+            .batch_execute(
+                "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL);
+                 INSERT INTO t SELECT g, g FROM generate_series(1, 10000) g",
+            )
+            .await
+            .expect("rows");
+        idle.batch_execute("BEGIN; UPDATE t SET n = 0 WHERE id = 1").await.expect("changed");
+        let longest = Cell::new(Duration::ZERO);
+        let change = async |round: u32| {
+            let began = Instant::now();
+            let update = format!("UPDATE t SET n = -{round} WHERE id = {}", 2 + round % 9000);
+            other.execute(&update, &[]).await.expect("changed");
+            longest.set(longest.get().max(began.elapsed()));
+        };
+        // All of its waits together.
+        owner.batch_execute("SET lock_timeout = '700ms'").await.expect("set");
+        let (refused, rounds) = with_others(owner.batch_execute("CREATE INDEX ON t (n)"), &change).await;
+        assert_eq!(state(refused), SqlState::LOCK_NOT_AVAILABLE);
+        assert!(rounds > 10, "others had {rounds} rounds");
+        owner.batch_execute("SET lock_timeout = 0").await.expect("set");
+        let create = async {
+            let commit = async {
+                tokio::time::sleep(Duration::from_millis(2500)).await;
+                idle.batch_execute("COMMIT").await
+            };
+            tokio::join!(owner.batch_execute("CREATE INDEX ON t (n)"), commit)
+        };
+        let ((created, committed), rounds) = with_others(create, &change).await;
+        created.expect("created");
+        committed.expect("committed");
+        assert!(rounds > 20, "others had {rounds} rounds");
+        assert!(longest.get() < Duration::from_millis(1500), "{:?}", longest.get());
+    });
+    assert!(server.terminate().success());
 }

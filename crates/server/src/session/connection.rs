@@ -94,6 +94,8 @@ pub(super) struct Connection {
     pub(super) sync_follows: bool,
     /// Since when a whole message is waited for, if one is.
     waits_since: Option<base::Nanos>,
+    /// The statement that waits for a lock from time to time, and since when it does.
+    pub(super) waits_at_times: Option<(u64, base::Nanos)>,
     /// How long its statements take.
     pub(super) stopwatch: Stopwatch,
     /// What its task takes.
@@ -174,6 +176,7 @@ async fn serve_noted(
         is_ready: true,
         sync_follows: false,
         waits_since: None,
+        waits_at_times: None,
         stopwatch: Stopwatch::default(),
         used,
     };

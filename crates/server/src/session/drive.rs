@@ -175,9 +175,19 @@ impl Connection {
         self.note_silence(&pause);
         match pause {
             Pause::Lock(wait) => {
+                let (now, serial) = (env::now(), patience.statement.serial);
+                // Such waits for one lock follow one another, and are one to the client.
+                let since = match self.waits_at_times {
+                    Some((of, since)) if of == serial && wait.at_most.is_some() => since,
+                    _ => now,
+                };
+                self.waits_at_times = wait.at_most.map(|_| (serial, since));
+                let until = wait.at_most.map(|most| now + most);
+                let lock_until = self.session.timeouts().lock.map(|limit| since + limit);
+                let patience = StatementPatience { lock_until, ..patience };
                 let _idle = self.idle_branch();
-                let lock_until = self.session.timeouts().lock.map(|limit| env::now() + limit);
-                self.control.race(StatementPatience { lock_until, ..patience }, wait).await?;
+                // Whether it was granted the statement finds out.
+                let _ = self.control.race(patience, env::timeout_at(until, wait)).await?;
             }
             Pause::Pages(requests) => self.control.race(&patience, self.home.load_pages(requests)).await??,
             Pause::StoredRows(read) => {

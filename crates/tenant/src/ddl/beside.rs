@@ -23,7 +23,7 @@ use super::{Ddl, NewIndex};
 use crate::catalog::{Index, Table};
 use crate::interrupt::Step;
 use crate::kept::{Piece, TURN_STEPS, Work};
-use crate::locks::{TableLock, WaitPolicy};
+use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
 use crate::row::keys::{Key, copied, index_entry_of_bytes, table_key_of_entry};
 use crate::trees::TreeState;
 use crate::txn::{Build, Isolation};
@@ -39,6 +39,9 @@ const NOTES_FEW: u64 = if cfg!(test) { 1 << 3 } else { 1 << 9 };
 /// Rounds without the lock, and long changes of the table that go before it.
 const ROUNDS_MAX: u32 = 16;
 
+/// Waits for the table after which a build waits for it as everybody does: half a minute of them.
+const ASKED_MAX: u32 = if cfg!(test) { 8 } else { 128 };
+
 /// Turns after which a build makes way for a long change: some 100 ms.
 const TURNS_MIN: u32 = if cfg!(test) { 1 << 2 } else { 1 << 8 };
 
@@ -48,8 +51,10 @@ pub(crate) struct Beside {
     stage: Stage,
     /// Rounds that are over.
     rounds: u32,
-    /// The table's writers wait, or will when it has been waited for those who have changed it.
+    /// The table was asked for against its writers.
     locks: bool,
+    /// How often it was waited for.
+    asked: u32,
     /// Turns since a long change went before it.
     turns: u32,
     /// Long changes that it would have waited for with the lock, and went before it.
@@ -133,6 +138,7 @@ impl Ddl<'_> {
                             stage: Stage::Filling(filler),
                             rounds: 0,
                             locks: false,
+                            asked: 0,
                             turns: 0,
                             made_way: 0,
                         })
@@ -184,16 +190,7 @@ impl Beside {
                 Stage::Filled(tree) => {
                     let tree = *tree;
                     if self.rounds >= ROUNDS_MAX || view.tenant.count_notes(owner) <= NOTES_FEW {
-                        // A long change that has the table locked would be sent away from where it waits, and be made without slices.
-                        if self.made_way < ROUNDS_MAX
-                            && view.tenant.is_behind_branch(view.txn, table.oid, TableLock::Share)
-                            && view.tenant.give_way_to_branch(view.txn)
-                        {
-                            self.made_way += 1;
-                            return Err(Failure::Step(view.end_turn()));
-                        }
-                        self.locks = true;
-                        view.lock_table(table.oid, TableLock::Share, WaitPolicy::Wait)?;
+                        self.lock_out_writers(view, table.oid)?;
                     }
                     if !view.tenant.store_notes(owner, &mut left)? {
                         return Err(Failure::Step(view.end_turn()));
@@ -215,6 +212,30 @@ impl Beside {
                 }
             }
         }
+    }
+
+    /// Locks the table against its writers. Who comes to write waits behind that, so it is asked for briefly, and then for longer in a way that has nobody
+    /// wait: where somebody has changed the table who does not end, others go on.
+    fn lock_out_writers(&mut self, view: &mut View<'_>, table: Oid) -> Result<(), Failure> {
+        self.locks = true;
+        let (tag, mode) = (LockTag::Table(table), LockMode::Table(TableLock::Share));
+        if view.tenant.lock(view.txn, tag, mode, WaitPolicy::NoWait)? {
+            return Ok(());
+        }
+        // A long change that has the table locked would be sent away from where it waits, and be made without slices.
+        let holds_up = self.asked > 0 || view.tenant.is_behind_branch(view.txn, table, TableLock::Share);
+        if holds_up && self.made_way < ROUNDS_MAX && view.tenant.give_way_to_branch(view.txn) {
+            self.made_way += 1;
+            return Err(Failure::Step(view.end_turn()));
+        }
+        let policy = match self.asked {
+            ASKED_MAX.. => WaitPolicy::Wait,
+            asked if asked.is_multiple_of(2) => WaitPolicy::Briefly,
+            _ => WaitPolicy::AtLeisure,
+        };
+        self.asked = self.asked.saturating_add(1);
+        view.lock_table(table, TableLock::Share, policy)?;
+        Ok(())
     }
 }
 

@@ -163,7 +163,7 @@ impl<'t> Search<'t> {
         if !lock.holders.contains(&session) && followed.ahead < waiting.place {
             self.steps += waiting.place - followed.ahead;
             let ahead = lock.entry.queue.range(followed.ahead..waiting.place);
-            blockers.extend(ahead.filter(|w| w.mode.bit() & conflicts != 0).map(|w| w.session));
+            blockers.extend(ahead.filter(|w| w.holds_up(conflicts)).map(|w| w.session));
             followed.ahead = waiting.place;
         }
         blockers

@@ -90,7 +90,7 @@ impl Entry {
         let mut holders = self.holders.iter().filter(|h| h.session != session && h.modes() & conflicts != 0);
         let mut queue = self.queue.iter().take_while(|w| w.session != session);
         let held_by = holders.next().map(|h| h.session);
-        held_by.or_else(|| queue.find(|w| w.mode.bit() & conflicts != 0).map(|w| w.session))
+        held_by.or_else(|| queue.find(|w| w.holds_up(conflicts)).map(|w| w.session))
     }
 }
 

@@ -18,7 +18,7 @@ pub use mode::{LockMode, RowLock, TableLock};
 pub(crate) use table::{Acquired, LockTable, Scope, not_available};
 pub use wait::LockWait;
 
-use base::{Oid, TreeId};
+use base::{Nanos, Oid, TreeId};
 
 use crate::row::keys::{Key, copied};
 
@@ -80,10 +80,35 @@ pub enum AdvisoryKey {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitPolicy {
     Wait,
+    /// Wait for some milliseconds. The statement that is run again then goes on without the lock or asks for it again.
+    Briefly,
+    /// Wait for half a second, and hold nobody up who comes later.
+    AtLeisure,
     /// Fail with 55P03.
     NoWait,
     /// Leave the row out.
     SkipLocked,
+}
+
+/// What others, who come to wait behind it, are held up by a wait that is to be short.
+const BRIEFLY: Nanos = Nanos(10_000_000);
+
+/// How long nobody is held up between two of these.
+const AT_LEISURE: Nanos = Nanos(500_000_000);
+
+impl WaitPolicy {
+    fn waits(self) -> bool {
+        matches!(self, WaitPolicy::Wait | WaitPolicy::Briefly | WaitPolicy::AtLeisure)
+    }
+
+    /// How long; `None` for as long as it takes.
+    fn at_most(self) -> Option<Nanos> {
+        match self {
+            WaitPolicy::Briefly => Some(BRIEFLY),
+            WaitPolicy::AtLeisure => Some(AT_LEISURE),
+            WaitPolicy::Wait | WaitPolicy::NoWait | WaitPolicy::SkipLocked => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -64,7 +64,16 @@ pub(super) struct Waiter {
     pub(super) session: SessionId,
     pub(super) mode: LockMode,
     pub(super) scope: Scope,
+    /// Who comes later waits behind it.
+    pub(super) is_heeded: bool,
     end: WaitEnd,
+}
+
+impl Waiter {
+    /// Whether a later one waits for it that asks for a mode with these conflicts.
+    pub(super) fn holds_up(&self, conflicts: u8) -> bool {
+        self.is_heeded && self.mode.bit() & conflicts != 0
+    }
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +188,7 @@ impl LockTable {
             return Some(Acquired::AlreadyHeld);
         }
         let modes = many.modes(hash);
-        if modes & mode.conflicts() != 0 && policy != WaitPolicy::Wait {
+        if modes & mode.conflicts() != 0 && !policy.waits() {
             // Who leaves such rows out may come across all of them.
             return Some(Acquired::Busy);
         }
@@ -222,13 +231,13 @@ impl LockTable {
         // PostgreSQL: a foreign key's check waits for no DELETE that waits itself, perhaps for whom it would deadlock with.
         let heeds_queue = mine.is_none() && !matches!(tag, LockTag::Row(..));
         let conflict = entry.conflicts_with_holders(session, mode)
-            || (heeds_queue && entry.queue.iter().any(|w| mode.conflicts() & w.mode.bit() != 0));
+            || (heeds_queue && entry.queue.iter().any(|w| w.holds_up(mode.conflicts())));
         if !conflict {
             entry.hold(session, mode, scope);
             self.count(session, tag, mode, scope);
             return Acquired::Gained;
         }
-        if policy != WaitPolicy::Wait {
+        if !policy.waits() {
             return Acquired::Busy;
         }
         if let Some(cycle) = self.cycle_closed_by(session, tag, mode) {
@@ -245,9 +254,10 @@ impl LockTable {
             return self.acquire(session, tag, mode, scope, policy);
         }
         assert!(!self.waits.contains_key(&session), "a session waits for one lock at a time");
-        let (wait, end) = LockWait::new(tag.kind());
+        let (wait, end) = LockWait::new(tag.kind(), policy.at_most());
+        let is_heeded = policy != WaitPolicy::AtLeisure;
         let entry = self.entries.get_mut(tag).expect("found above");
-        entry.queue.push_back(Waiter { session, mode, scope, end });
+        entry.queue.push_back(Waiter { session, mode, scope, is_heeded, end });
         self.waits.insert(session, tag.clone());
         Acquired::Queued(wait)
     }
@@ -442,7 +452,7 @@ impl LockTable {
                 false => mode.conflicts() & held.modes != 0,
             };
             if conflicts || (!holds_part && mode.conflicts() & ahead != 0) {
-                ahead |= mode.bit();
+                ahead |= if next.is_heeded { mode.bit() } else { 0 };
                 place += 1;
                 continue;
             }
@@ -473,7 +483,7 @@ impl LockTable {
         let holds_part = entry.holders.iter().any(|h| h.session == session);
         if !holds_part {
             let ahead = entry.queue.iter().take_while(|w| w.session != session);
-            blockers.extend(ahead.filter(|w| w.mode.bit() & conflicts != 0).map(|w| w.session));
+            blockers.extend(ahead.filter(|w| w.holds_up(conflicts)).map(|w| w.session));
         }
         blockers
     }
@@ -626,6 +636,40 @@ mod tests {
         assert!(table.settle(SessionId(2), &row(7)));
         assert!(matches!(ask_for(&mut table, 3, 7, RowLock::KeyShare), Acquired::Busy));
         table.release(SessionId(2), &row(7), u8::MAX);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn who_waits_at_leisure_holds_nobody_up_and_is_granted_what_is_free() {
+        use super::super::TableLock;
+        let tag = LockTag::Table(base::Oid(7));
+        let mut table = LockTable::default();
+        let ask = |table: &mut LockTable, session: u32, mode: TableLock, policy: WaitPolicy| {
+            table.acquire(SessionId(session), &tag, LockMode::Table(mode), Scope::Transaction, policy)
+        };
+        let writes =
+            |table: &mut LockTable, session| ask(table, session, TableLock::RowExclusive, WaitPolicy::Wait);
+        assert!(matches!(writes(&mut table, 1), Acquired::Gained));
+        for (policy, is_held_up) in [(WaitPolicy::Briefly, true), (WaitPolicy::AtLeisure, false)] {
+            let Acquired::Queued(wait) = ask(&mut table, 2, TableLock::Share, policy) else {
+                panic!("somebody writes")
+            };
+            assert!(wait.at_most.is_some());
+            let other = writes(&mut table, 3);
+            assert_eq!(matches!(other, Acquired::Queued(_)), is_held_up, "{policy:?}");
+            // The time is up.
+            assert!(!wait.is_over() && !table.settle(SessionId(2), &tag));
+            assert!(table.settle(SessionId(3), &tag), "who came behind it goes on");
+            table.release(SessionId(3), &tag, u8::MAX);
+        }
+        let asked = ask(&mut table, 2, TableLock::Share, WaitPolicy::AtLeisure);
+        assert!(matches!(writes(&mut table, 3), Acquired::Gained));
+        table.release(SessionId(1), &tag, u8::MAX);
+        assert!(matches!(&asked, Acquired::Queued(wait) if !wait.is_over()));
+        table.release(SessionId(3), &tag, u8::MAX);
+        assert!(matches!(&asked, Acquired::Queued(wait) if wait.is_over()));
+        assert!(table.settle(SessionId(2), &tag));
+        table.release(SessionId(2), &tag, u8::MAX);
         assert!(table.is_empty());
     }
 

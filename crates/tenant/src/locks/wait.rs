@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use base::Nanos;
+
 /// Resolves when the lock is granted, the wait is given up, or the tenant is dropped. Hold it beside the transaction; to give up (a timeout, a
 /// cancel), call [`crate::Tenant::cancel_wait`].
 #[derive(Debug)]
@@ -12,6 +14,8 @@ pub struct LockWait {
     state: Arc<Mutex<State>>,
     /// What is locked ([`super::LockTag::kind`]).
     pub kind: &'static str,
+    /// How long to wait for it before the statement is run again, as if it were granted. `None`: as long as it takes.
+    pub at_most: Option<Nanos>,
 }
 
 #[derive(Debug, Default)]
@@ -25,9 +29,9 @@ struct State {
 pub(crate) struct WaitEnd(Arc<Mutex<State>>);
 
 impl LockWait {
-    pub(crate) fn new(kind: &'static str) -> (LockWait, WaitEnd) {
+    pub(crate) fn new(kind: &'static str, at_most: Option<Nanos>) -> (LockWait, WaitEnd) {
         let state = Arc::new(Mutex::new(State::default()));
-        (LockWait { state: Arc::clone(&state), kind }, WaitEnd(state))
+        (LockWait { state: Arc::clone(&state), kind, at_most }, WaitEnd(state))
     }
 
     /// Whether the wait is over already.
