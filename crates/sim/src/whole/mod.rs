@@ -10,6 +10,7 @@ mod bulk;
 mod client;
 mod copies;
 mod governed;
+mod indexes;
 mod moves;
 mod shapes;
 mod sums;
@@ -400,6 +401,7 @@ impl<O: Object> Run<O> {
         tasks.push(Box::pin(self.work_in_bulk()));
         tasks.push(Box::pin(self.alter_shapes()));
         tasks.push(Box::pin(self.transfer_and_sum_up()));
+        tasks.push(Box::pin(self.index_beside_writers()));
         poll_fn(|cx| {
             loop {
                 match tasks.poll_next_unpin(cx) {
