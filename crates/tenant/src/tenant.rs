@@ -631,6 +631,11 @@ impl Tenant {
         self.trees.get(table.tree).entries
     }
 
+    /// Entries of an index, likewise.
+    pub fn entry_count(&self, index: &crate::catalog::Index) -> u64 {
+        self.trees.get(index.tree).entries
+    }
+
     /// Every lock held or waited for.
     pub fn lock_records(&self) -> Vec<LockRecord> {
         self.locks.list()

@@ -62,6 +62,11 @@ pub use select::require_few_columns;
 pub trait TableRows {
     /// Rows of the table now.
     fn rows(&self, table: Oid) -> u64;
+
+    /// Entries of one of its indexes now; `None` where nobody knows.
+    fn entries(&self, _table: Oid, _index: Oid) -> Option<u64> {
+        None
+    }
 }
 
 /// Everything binding looks at.

@@ -344,12 +344,19 @@ impl Binder<'_> {
         }
         let ends = usize::from(lower.is_some()) + usize::from(upper.is_some());
         let order = wish.filter(|_| single).and_then(|wish| order_of(table, first, index, &parts, wish));
-        if parts.is_empty() && ends == 0 && order.is_none() {
+        let is_whole = parts.is_empty() && ends == 0;
+        // How many rows a partial index has is told by itself, before any of them is looked at.
+        let partial = index.predicate.as_ref().map(|_| self.ctx.rows.entries(table.oid, index.oid));
+        let entries = partial.flatten().map(|entries| entries as f64);
+        if is_whole && order.is_none() && entries.is_none() {
             return None;
         }
-        let share: f64 = of_index.iter().map(|at| share_of(conjuncts[*at])).product();
-        let examined = if parts.is_empty() && ends == 0 {
-            self.table_rows(table) * share
+        let share = match entries {
+            Some(entries) => (entries / self.table_rows(table)).min(1.0),
+            None => of_index.iter().map(|at| share_of(conjuncts[*at])).product(),
+        };
+        let examined = if is_whole {
+            (self.table_rows(table) * share).max(1.0)
         } else {
             (self.index_rows(table, index, &parts, ends) * times * share).max(1.0)
         };

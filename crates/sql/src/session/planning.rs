@@ -52,7 +52,17 @@ struct LiveRows<'a> {
 
 impl TableRows for LiveRows<'_> {
     fn rows(&self, table: Oid) -> u64 {
-        let rows = self.catalog.table(table).map_or(0, |table| self.tenant.row_count(table));
+        self.counted(self.catalog.table(table).map_or(0, |table| self.tenant.row_count(table)))
+    }
+
+    fn entries(&self, table: Oid, index: Oid) -> Option<u64> {
+        let index = self.catalog.table(table)?.index(index)?;
+        Some(self.counted(self.tenant.entry_count(index)))
+    }
+}
+
+impl LiveRows<'_> {
+    fn counted(&self, rows: u64) -> u64 {
         match self.counts {
             RowCounts::AsTheyAre => rows,
             RowCounts::InSteps => in_steps(rows),

@@ -124,6 +124,19 @@ fn an_index_is_used_where_the_conditions_tell_its_predicate() {
         let expected = query.replace("from job", "from twin") + order;
         assert_eq!(answer, bench.run(&mut session, &expected).lines(), "{conditions}");
     }
+    // By its entries alone, where these are few.
+    bench.run(&mut session, "create index almost_all on job (owner) where state <> 'lost'");
+    for (query, used, count) in [
+        ("select id from job where state in ('queued', 'running')", Some("open_jobs"), 20),
+        ("select id from job where urgent", Some("urgent_jobs"), 100),
+        ("select id from job where state <> 'lost'", None, 1000),
+        ("select id from job where state <> 'lost' and owner = 9", Some("owned"), 1),
+    ] {
+        let plan = bench.run(&mut session, &format!("explain {query}")).lines().join("\n");
+        let names = ["open_jobs", "owned", "urgent_jobs", "almost_all"];
+        assert_eq!(names.into_iter().find(|index| plan.contains(index)), used, "{query}: {plan}");
+        assert_eq!(bench.run(&mut session, query).lines().len(), count, "{query}");
+    }
     let first = "select id from job where urgent order by at desc, id desc limit 2";
     assert!(bench.run(&mut session, &format!("explain {first}")).lines().join("\n").contains("urgent_jobs"));
     assert_eq!(bench.run(&mut session, first).lines(), ["990", "890"]);
