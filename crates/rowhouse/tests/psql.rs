@@ -71,7 +71,7 @@ fn every_describe_command_runs() {
 }
 
 #[test]
-fn a_partial_index_is_described_with_its_condition() {
+fn indexes_are_described_with_their_conditions_functions_and_further_columns() {
     let server = with_schema();
     shows(
         &server,
@@ -81,6 +81,21 @@ fn a_partial_index_is_described_with_its_condition() {
     let expected =
         "\"one_open\" UNIQUE, btree (customer_id) WHERE state = 'open'::order_state AND placed IS NULL";
     assert!(described.contains(expected), "{described}");
+    let described = shows(&server, r"\d one_open");
+    let expected = "unique, btree, for table \"public.orders\", predicate (state = 'open'::order_state AND placed IS NULL)";
+    assert!(described.contains(expected), "{described}");
+    shows(&server, "CREATE INDEX by_name ON customer (lower(name), id DESC) INCLUDE (email)");
+    let described = shows(&server, r"\d customer");
+    let expected = "\"by_name\" btree (lower(name::text), id DESC) INCLUDE (email)";
+    assert!(described.contains(expected), "{described}");
+    let described = shows(&server, r"\d by_name");
+    for (column, is_key, definition) in
+        [("lower", "yes", "lower(name::text)"), ("id", "yes", "id"), ("email", "no", "email")]
+    {
+        let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        let line = described.lines().map(cells).find(|cells| cells[0] == column).expect("it is listed");
+        assert_eq!((line[2].as_str(), line[3].as_str()), (is_key, definition), "{described}");
+    }
     let listed = shows(&server, "SELECT indexdef FROM pg_indexes WHERE indexname = 'one_open'");
     let expected = "USING btree (customer_id) WHERE ((state = 'open'::order_state) AND (placed IS NULL))";
     assert!(listed.contains(expected), "{listed}");

@@ -6,7 +6,7 @@ use base::Oid;
 use sql::session::{PathNames, qualified_name, relation_name};
 use sql::{kept_text, predicate_text};
 use tenant::catalog::{
-    Catalog, Column, Deferral, Index, IndexColumn, MatchType, ReferentialAction, Relation, Table,
+    Catalog, Column, Deferral, Index, IndexColumn, MatchType, ReferentialAction, Relation, RowTest, Table,
 };
 use types::{PgType, TypeMod, quote_ident};
 
@@ -147,6 +147,19 @@ pub(crate) fn index(
         qualified_name(catalog, table.schema, &table.name),
         keys.join(", ")
     ))
+}
+
+/// The predicate of one of a table's indexes without the brackets that it does not need; `None` for a text that is none.
+pub(crate) fn pretty_predicate(
+    catalog: &Arc<Catalog>,
+    path: &[Oid],
+    table: &Table,
+    text: &str,
+) -> Option<String> {
+    let shown =
+        |predicate: &RowTest, pretty: bool| predicate_text::shown(catalog, path, table, predicate, pretty);
+    let mut predicates = table.indexes.iter().filter_map(|index| index.predicate.as_deref());
+    predicates.find(|predicate| shown(predicate, false) == text).map(|predicate| shown(predicate, true))
 }
 
 /// The query of a view, with PostgreSQL's final semicolon.

@@ -84,7 +84,14 @@ static FUNCTIONS: &[Definition] = &[
         strict: false,
         eval: format_type,
     },
-    function("pg_get_expr", 2, &[TEXT, OID, BOOL], TEXT, |a, _| Ok(a[0].clone())),
+    function("pg_get_expr", 2, &[TEXT, OID, BOOL], TEXT, |a, s| {
+        let pretty = a.get(2).and_then(Datum::as_bool).unwrap_or(false);
+        let table = s.catalog.table(oid(&a[1..])).filter(|_| pretty);
+        let predicate = table.and_then(|table| {
+            definitions::pretty_predicate(&s.catalog, &s.search_path, table, string(&a[0]))
+        });
+        Ok(predicate.map_or_else(|| a[0].clone(), Datum::text))
+    }),
     function("pg_get_constraintdef", 1, &[OID, BOOL], TEXT, |a, s| {
         let pretty = a.get(1).and_then(Datum::as_bool).unwrap_or(false);
         let Some(table) = s.table_of_constraint(oid(a)) else { return Ok(Datum::Null) };
