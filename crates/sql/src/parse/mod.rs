@@ -52,7 +52,7 @@ pub(crate) use print::{spell_out_value, text_of};
 pub use privilege::{DefaultPrivileges, GrantStatement, GrantTarget};
 pub use respell::{
     LikeClause, LockWord, Overriding, TargetCondition, is_concurrent, is_name_alone, is_variadic,
-    like_clause, lock_targets, overriding, spell_out, symmetric, target_condition,
+    like_clause, lock_targets, overriding, spell_out, symmetric, target_condition, target_function,
 };
 pub use role::{RoleOption, RoleStatement};
 pub use sequence::{AlterSequence, CreateSequence, SequenceOption};

@@ -1,5 +1,6 @@
 //! Clauses that `sqlparser` does not know, spelled as others that PostgreSQL has not and that have a place in its tree.
 //!
+//! * `lower(a)` among the columns of a target of ON CONFLICT becomes a name: [`target_function`] reads it back.
 //! * `ON CONFLICT (a) WHERE b DO UPDATE SET` becomes `ON CONFLICT (a) DO UPDATE SET "…" = (b),`, and `DO NOTHING` behind such a WHERE
 //!   `DO UPDATE SET "…" = (b)`: [`target_condition`] reads it back.
 //! * `OVERRIDING SYSTEM VALUE` becomes `PARTITION ("…")`: [`overriding`] reads it back.
@@ -72,6 +73,7 @@ const DISTINCT: &str = "\u{1}distinct";
 const NOT_DISTINCT: &str = "\u{1}not distinct";
 
 const CONCURRENTLY: &str = "\u{1}concurrently";
+const FUNCTION: &str = "\u{1}function ";
 const TARGET: &str = "\u{1}target";
 const TARGET_OF_NOTHING: &str = "\u{1}target of nothing";
 
@@ -215,6 +217,11 @@ pub fn overriding(insert: &ast::Insert) -> SqlResult<Option<Overriding>> {
         Some([ast::Expr::Identifier(ident)]) if ident.value == USER => Ok(Some(Overriding::User)),
         Some(_) => Err(SqlError::unsupported("INSERT … PARTITION")),
     }
+}
+
+/// The function and the column that a name in a target of ON CONFLICT stands for, if it does.
+pub fn target_function(name: &ast::Ident) -> Option<(&str, &str)> {
+    name.value.strip_prefix(FUNCTION)?.split_once('\u{1}')
 }
 
 /// The condition of a target of ON CONFLICT with what is done: assignments, or nothing.
@@ -377,6 +384,8 @@ pub(super) fn respelled<'p>(part: &'p [TokenWithSpan], pace: &Pace) -> Cow<'p, [
             Some((vec![Token::CustomBinaryOperator(DISTINCT.to_owned())], at + 3))
         } else if solid.words(at, &["IS", "NOT", "DISTINCT", "FROM"]) {
             Some((vec![Token::CustomBinaryOperator(NOT_DISTINCT.to_owned())], at + 4))
+        } else if solid.words(at, &["ON", "CONFLICT"]) && solid.token(at + 2) == Some(&Token::LParen) {
+            target_columns(&solid, at)
         } else if solid.words(at, &["WHERE"])
             && target_end.is_none()
             && let Some(end) = end_of_target(&solid, at)
@@ -536,6 +545,62 @@ fn trim_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
     }
     let name = Token::make_word(end.map_or("btrim", |(_, name)| name), None);
     Some((vec![name, Token::LParen], next))
+}
+
+/// `ON CONFLICT (…)` with names in the places of functions of columns, and where the statement goes on; `None` where there is no function.
+fn target_columns(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
+    let mut tokens: Vec<Token> = (at..at + 3).filter_map(|place| solid.token(place).cloned()).collect();
+    let (mut place, mut has_function) = (at + 3, false);
+    loop {
+        if let Some((mark, next)) = function_mark(solid, place) {
+            tokens.push(Token::make_word(&mark, Some('"')));
+            (place, has_function) = (next, true);
+        } else {
+            let name @ Token::Word(_) = solid.token(place)? else { return None };
+            tokens.push(name.clone());
+            place += 1;
+        }
+        let token = solid.token(place)?;
+        tokens.push(token.clone());
+        place += 1;
+        match token {
+            Token::Comma => {}
+            Token::RParen => return has_function.then_some((tokens, place)),
+            _ => return None,
+        }
+    }
+}
+
+/// The name for `lower(a)`, `(lower((a)::text))` and the like, and where what is behind it stands.
+fn function_mark(solid: &Solid<'_>, at: usize) -> Option<(String, usize)> {
+    let is = |place: usize, token: &Token| solid.token(place) == Some(token);
+    let count = |from: usize, token: &Token| (from..from + 3).take_while(|place| is(*place, token)).count();
+    let outer = count(at, &Token::LParen);
+    let Token::Word(function) = solid.token(at + outer)? else { return None };
+    let opening = at + outer + 1;
+    if !is(opening, &Token::LParen) {
+        return None;
+    }
+    let inner = count(opening + 1, &Token::LParen);
+    let mut place = opening + 1 + inner;
+    let Token::Word(column) = solid.token(place)? else { return None };
+    place += 1;
+    for _ in 0..inner {
+        place += usize::from(is(place, &Token::RParen));
+    }
+    if is(place, &Token::DoubleColon) && solid.words(place + 1, &["text"]) {
+        place += 2;
+    }
+    let closing = count(place, &Token::RParen);
+    if closing < outer + 1 {
+        return None;
+    }
+    let ident = match column.quote_style {
+        Some(quote) => ast::Ident::with_quote(quote, &column.value),
+        None => ast::Ident::new(&column.value),
+    };
+    let mark = format!("{FUNCTION}{}\u{1}{}", function.value.to_ascii_lowercase(), fold_ident(&ident));
+    Some((mark, place + outer + 1))
 }
 
 /// Where DO stands behind a WHERE of a target of ON CONFLICT; `None` where it is another WHERE.

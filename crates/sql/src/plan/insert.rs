@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{Column, Index, Privileges, RowTest, Table};
+use tenant::catalog::{Column, Index, KeyFunction, Privileges, RowTest, Table};
 use types::{PgType, TypeMod};
 
 use super::IdentityValues;
@@ -24,7 +24,7 @@ use super::{BoundPlan, Command, PlanContext, PlanKind};
 use crate::expr::{
     Aggregates, BoundExpr, EmptyScope, bind_condition, coerce_assignment, fold_ident, follows, row_test,
 };
-use crate::parse::{Overriding, TargetCondition, overriding, target_condition};
+use crate::parse::{Overriding, TargetCondition, overriding, target_condition, target_function};
 
 pub(super) fn bind_insert(insert: &ast::Insert, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     let binder = Binder::new(*ctx);
@@ -404,13 +404,24 @@ fn bind_conflict(
     let arbiter = match conflict_target {
         None => Arbiter::Any,
         Some(ast::ConflictTarget::Columns(columns)) => {
-            let mut positions = Vec::with_capacity(columns.len());
+            let no_index = || {
+                SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                )
+            };
+            let mut keys = Vec::with_capacity(columns.len());
             for column in columns {
-                let name = fold_ident(column);
+                let (function, name) = match target_function(column) {
+                    Some((function, name)) => {
+                        (Some(KeyFunction::named(function).ok_or_else(no_index)?), name.to_owned())
+                    }
+                    None => (None, fold_ident(column)),
+                };
                 let (position, _) = table.column(&name).ok_or_else(|| {
                     SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
                 })?;
-                positions.push(position);
+                keys.push((position, function));
             }
             let condition = target.as_ref().map(|target| {
                 let (level, namespace) = target_level(table, shown, &[]);
@@ -426,19 +437,16 @@ fn bind_conflict(
                 None => true,
             };
             let matches = |index: &Index| {
+                let own = || index.columns.iter().map(|key| (key.column, key.function));
                 index.unique
-                    && index.is_plain()
-                    && positions.iter().all(|p| index.column_positions().any(|c| c == *p))
-                    && index.column_positions().all(|c| positions.contains(&c))
+                    && keys.iter().all(|key| own().any(|own| own == *key))
+                    && own().all(|own| keys.contains(&own))
                     && is_told(index)
             };
             // One of all rows comes first.
             let whole = table.indexes.iter().position(|index| index.predicate.is_none() && matches(index));
             let Some(matching) = whole.or_else(|| table.indexes.iter().position(matches)) else {
-                return Err(SqlError::new(
-                    SqlState::INVALID_COLUMN_REFERENCE,
-                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-                ));
+                return Err(no_index());
             };
             Arbiter::Index(table.indexes[matching].oid)
         }

@@ -307,6 +307,25 @@ fn an_index_may_have_lower_and_upper_of_a_column() {
     let conflict =
         bench.fail(&mut session, "insert into users values (1, 'a') on conflict (email) do nothing");
     assert_eq!(conflict.state().as_str(), "42P10");
+    for (target, expected) in [
+        ("(lower(email)) do update set n = users.n + 10 where users.n = 7", "INSERT 0 1"),
+        ("((lower((email)::text))) do update set n = 7 where users.n = 17", "INSERT 0 1"),
+        ("(lower(email::text)) where n > 0 do nothing", "INSERT 0 0"),
+        ("do nothing", "INSERT 0 0"),
+    ] {
+        let insert = format!("insert into users values (501, 'USER7@X', 1) on conflict {target}");
+        assert_eq!(bench.run(&mut session, &insert).tags, [expected], "{target}");
+    }
+    assert_eq!(bench.run(&mut session, "select n, email from users where id = 7").lines(), ["7|uSER7@x"]);
+    for (target, state) in [
+        ("upper(email)", "42P10"),
+        ("lower(email), id", "42P10"),
+        ("lower(mail)", "42703"),
+        ("md5(email)", "42P10"),
+    ] {
+        let insert = format!("insert into users values (501, 'x', 1) on conflict ({target}) do nothing");
+        assert_eq!(bench.fail(&mut session, &insert).state().as_str(), state, "{target}");
+    }
     let retyped = bench.fail(&mut session, "alter table users alter nick type int using 1");
     assert_eq!(retyped.state().as_str(), "0A000");
     bench
