@@ -342,6 +342,9 @@ impl SessionContext for Shared {
     fn transaction_id(&self) -> EvalResult<i64> {
         at_home("txid_current")
     }
+    fn export_snapshot(&self) -> EvalResult<String> {
+        at_home("pg_export_snapshot")
+    }
     fn sleep(&self, _: f64) -> EvalResult<()> {
         at_home("pg_sleep")
     }

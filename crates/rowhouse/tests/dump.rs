@@ -138,6 +138,20 @@ fn dumps_by_insert_and_archives_load_too() {
     assert!(columns.contains(row), "{columns}");
 }
 
+/// Its workers read the snapshot that the first session exports.
+#[test]
+fn a_dump_by_several_sessions_loads_too() {
+    let server = with_shop_and_twin();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let archive = dir.path().join("shop");
+    check_output(server.client_tool("pg_dump", "acme").args(["-Fd", "-j", "2", "-f"]).arg(&archive));
+    let mut restore = server.client_tool("pg_restore", "acme");
+    restore.args(["-j", "2", "--clean", "--if-exists", "--exit-on-error", "--dbname", "twin"]).arg(&archive);
+    check_output(&mut restore);
+    let options = ["--inserts"];
+    assert_eq!(difference(&dump(&server, "acme", &options), &dump(&server, "twin", &options)), None);
+}
+
 /// `postgresql.sql` was written by pg_dump 15.18 of PostgreSQL 15.18 with the same shop.
 #[test]
 fn a_dump_of_postgresql_loads() {

@@ -772,6 +772,9 @@ impl Tenant {
             frozen.into_iter().for_each(|frozen| self.let_go(frozen));
             self.history.end();
         }
+        if !self.exported.is_empty() {
+            self.end_exports(txn.id);
+        }
         self.open_transactions -= 1;
         txn.overlay.free(|| steps.take());
         self.forget_changes(&mut txn);

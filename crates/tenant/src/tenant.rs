@@ -20,6 +20,7 @@ use crate::catalog::{
 };
 use crate::change_memory::ChangeMemory;
 use crate::due::Due;
+use crate::exported::Exported;
 use crate::history::History;
 use crate::interrupt::Step;
 use crate::kept::Pieces;
@@ -73,9 +74,11 @@ pub struct Tenant {
     pub(crate) gone_trees: Vec<TreeId>,
     /// Trees whose pages cannot be read: a replay leaves their changes out. Of use to [`crate::repair`] alone.
     pub(crate) given_up: FxHashSet<TreeId>,
-    next_txn: u64,
+    pub(crate) next_txn: u64,
     /// What transactions read that read a snapshot, by transaction. Without its entry, a transaction's was revoked.
     pub(crate) snapshots: BTreeMap<TxnId, Arc<Frozen>>,
+    /// Those of them that others may import, whose numbers are no transaction's.
+    pub(crate) exported: BTreeMap<TxnId, Exported>,
     /// What analytical queries and copies read.
     pub(crate) lent: Vec<Weak<Frozen>>,
     pub(crate) space: Space,
@@ -307,6 +310,7 @@ impl Tenant {
             given_up: FxHashSet::default(),
             next_txn: 1,
             snapshots: BTreeMap::new(),
+            exported: BTreeMap::new(),
             lent: Vec::new(),
             space: Space::default(),
             newest_frozen: Weak::new(),

@@ -75,6 +75,8 @@ pub trait SessionContext {
     fn reset_statements(&self) -> EvalResult<()>;
     /// The transaction's id, assigning one if it has none.
     fn transaction_id(&self) -> EvalResult<i64>;
+    /// `pg_export_snapshot`.
+    fn export_snapshot(&self) -> EvalResult<String>;
     /// Returns once `seconds` have passed since the statement began to sleep.
     fn sleep(&self, seconds: f64) -> EvalResult<()>;
     /// A call is about to be made that may take milliseconds, whatever it is given: now and then others have their turns, and the statement

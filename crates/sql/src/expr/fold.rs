@@ -155,6 +155,9 @@ impl SessionContext for NoSession {
     fn transaction_id(&self) -> EvalResult<i64> {
         none()
     }
+    fn export_snapshot(&self) -> EvalResult<String> {
+        none()
+    }
     fn sleep(&self, _seconds: f64) -> EvalResult<()> {
         none()
     }

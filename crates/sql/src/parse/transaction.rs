@@ -63,6 +63,8 @@ pub enum TransactionStatement {
     Release(String),
     RollbackTo(String),
     SetTransaction(TransactionModes),
+    /// `SET TRANSACTION SNAPSHOT`.
+    ImportSnapshot(String),
     /// `PREPARE TRANSACTION`.
     PrepareTransaction,
     /// `COMMIT PREPARED` and `ROLLBACK PREPARED`.
@@ -105,12 +107,15 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<TransactionStat
         || tokens.peek_words(&["SET", "LOCAL", "TRANSACTION"])
     {
         tokens.expect_word("SET")?;
-        tokens.take_word("LOCAL");
+        let local = tokens.take_word("LOCAL");
         tokens.expect_word("TRANSACTION")?;
-        if tokens.peek_words(&["SNAPSHOT"]) {
-            return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT"));
+        if !tokens.take_word("SNAPSHOT") {
+            TransactionStatement::SetTransaction(some_modes(tokens)?)
+        } else if local {
+            return Err(SqlError::unsupported("SET LOCAL TRANSACTION SNAPSHOT"));
+        } else {
+            TransactionStatement::ImportSnapshot(tokens.string()?)
         }
-        TransactionStatement::SetTransaction(some_modes(tokens)?)
     } else {
         return Ok(None);
     };

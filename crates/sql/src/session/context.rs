@@ -380,6 +380,10 @@ impl SessionContext for StatementHost<'_, '_> {
         Ok(i64::try_from(self.view.borrow().txn().id().0).unwrap_or(i64::MAX))
     }
 
+    fn export_snapshot(&self) -> EvalResult<String> {
+        Ok(self.view.borrow_mut().export_snapshot()?)
+    }
+
     fn sleep(&self, seconds: f64) -> EvalResult<()> {
         if !(seconds <= 1e9) {
             let message = "the time to sleep is out of range";

@@ -61,6 +61,8 @@ mod shared_plans;
 mod signals;
 mod slices;
 #[cfg(test)]
+mod snapshot_tests;
+#[cfg(test)]
 mod soon_tests;
 pub mod stand_in;
 mod start_setting;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Nanos, SqlError, SqlResult, SqlState};
-use tenant::{CommitWait, Isolation, Savepoint, Txn, WriterWait};
+use tenant::{CommitWait, Isolation, Savepoint, Txn, WriterWait, too_late_to_import};
 
 use super::analytic::AnalyticState;
 use super::context::Sleeps;
@@ -421,6 +421,12 @@ impl Session {
                 self.set_transaction(*modes)?;
                 Ok("SET")
             }
+            TransactionStatement::ImportSnapshot(identifier) => {
+                self.warn_outside_block("SET TRANSACTION", run, out);
+                self.begin_implicit(home);
+                self.import_snapshot(home, identifier)?;
+                Ok("SET")
+            }
             TransactionStatement::PrepareTransaction => self.prepare_transaction(home, out),
             TransactionStatement::FinishPrepared { commit, id } => {
                 if self.in_larger_transaction(run) {
@@ -590,6 +596,23 @@ impl Session {
             open.txn.set_read_only(read_only);
             self.settings.borrow_mut().set_by_server(Id::transaction_read_only, on_or_off(read_only));
         }
+    }
+
+    /// Has the open transaction read what another one exported.
+    ///
+    /// # Errors
+    /// As [`tenant::Tenant::import_snapshot`].
+    fn import_snapshot(&mut self, home: &mut Home<'_>, identifier: &str) -> SqlResult<()> {
+        let (Transaction::Block(open) | Transaction::Implicit(open)) = &mut self.transaction else {
+            return Err(failed_block());
+        };
+        if open.used || open.has_savepoints() {
+            return Err(too_late_to_import());
+        }
+        home.tenant.import_snapshot(&mut open.txn, identifier)?;
+        // As a query has it, which takes a snapshot: what the transaction is stays.
+        open.used = true;
+        Ok(())
     }
 
     /// Chooses what the open transaction is.

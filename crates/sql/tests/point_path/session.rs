@@ -100,6 +100,9 @@ impl SessionContext for TestSession<'_, '_> {
     fn transaction_id(&self) -> EvalResult<i64> {
         Ok(1)
     }
+    fn export_snapshot(&self) -> EvalResult<String> {
+        Ok("00000000-00000001-1".into())
+    }
     fn sleep(&self, _: f64) -> EvalResult<()> {
         Ok(())
     }

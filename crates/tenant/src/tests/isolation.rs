@@ -256,3 +256,32 @@ fn the_newest_rows_are_not_read_by_the_definition_of_a_snapshot() {
     assert_eq!(fixture.run(&mut newer, count).unwrap(), 3);
     fixture.tenant.abort(newer);
 }
+
+#[test]
+fn both_paths_read_an_imported_snapshot_which_is_let_go_with_its_last_reader() {
+    let (mut fixture, t) = one_row();
+    let mut exporter = fixture.begin(1, Isolation::ReadCommitted);
+    let id = fixture.run(&mut exporter, |view| Ok(view.export_snapshot()?)).unwrap();
+    let again = fixture.run(&mut exporter, |view| Ok(view.export_snapshot()?)).unwrap();
+    assert_eq!(id, again, "nothing was committed between the two");
+    fixture.auto(|view| update(view, t, &[int(1)], vec![int(1), int(5)])).unwrap();
+    fixture.insert(t, vec![int(2), int(0)]).unwrap();
+
+    let mut importer = fixture.begin(2, Isolation::RepeatableRead);
+    fixture.tenant.import_snapshot(&mut importer, &id).unwrap();
+    fixture.tenant.abort(exporter);
+    assert_eq!(fixture.run(&mut importer, |view| value(view, t, 1)).unwrap(), int(0));
+    let frozen = fixture.tenant.snapshot_view(&mut importer).unwrap();
+    let table = fixture.table(t);
+    assert_eq!(frozen.row_count(&table), 1);
+    drop(frozen);
+    let late = fixture.run(&mut importer, |view| update(view, t, &[int(1)], vec![int(1), int(6)]));
+    assert_eq!(error_of(late).message(), "could not serialize access due to concurrent update");
+
+    let mut second = fixture.begin(3, Isolation::RepeatableRead);
+    let gone = fixture.tenant.import_snapshot(&mut second, &id).unwrap_err();
+    assert_eq!(gone.state().as_str(), "22023");
+    fixture.tenant.abort(second);
+    fixture.tenant.abort(importer);
+    assert_eq!(fixture.tenant.space_used().retained.0, 0);
+}

@@ -41,7 +41,7 @@ pub(crate) const TYPE_OF: &str = "typed pg_typeof";
 /// `rowhouse.reset_statements`, as it is called.
 pub(crate) const RESET_STATEMENTS: &str = "rowhouse.reset_statements";
 
-const OTHERS: [FunctionDef; 32] = [
+const OTHERS: [FunctionDef; 33] = [
     FunctionDef::new("current_user", &[], NAME, |_, c| Ok(Datum::text(c.stmt.session.current_user())))
         .stable(),
     FunctionDef::new("user", &[], NAME, |_, c| Ok(Datum::text(c.stmt.session.current_user()))).stable(),
@@ -110,6 +110,10 @@ const OTHERS: [FunctionDef; 32] = [
     // Whoever asks gives its transaction a number, which is done at home alone.
     FunctionDef::new("txid_current", &[], INT8, |_, c| Ok(Datum::Int8(c.stmt.session.transaction_id()?)))
         .volatile(),
+    FunctionDef::new("pg_export_snapshot", &[], TEXT, |_, c| {
+        Ok(Datum::text(c.stmt.session.export_snapshot()?))
+    })
+    .volatile(),
     FunctionDef::new("pg_is_in_recovery", &[], BOOL, |_, _| Ok(Datum::Bool(false))).stable(),
     FunctionDef::new("pg_sleep", &[FLOAT8], VOID, |a, c| {
         c.stmt.session.sleep(float(&a[0])?)?;
@@ -234,7 +238,9 @@ mod tests {
     /// What is stable may be asked on the analytical path once a query is large.
     #[test]
     fn what_is_done_at_home_alone_is_volatile() {
-        for name in ["nextval", "currval", "lastval", "setval", "set_config", "txid_current", "pg_sleep"] {
+        let sequences = ["nextval", "currval", "lastval", "setval"];
+        let others = ["set_config", "txid_current", "pg_export_snapshot", "pg_sleep"];
+        for name in sequences.into_iter().chain(others) {
             let all: Vec<_> = FUNCTIONS.iter().filter(|function| function.name == name).collect();
             assert!(!all.is_empty(), "{name}");
             assert!(all.iter().all(|function| function.volatility == Volatility::Volatile), "{name}");
