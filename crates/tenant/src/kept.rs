@@ -280,6 +280,7 @@ mod tests {
                     constraint: None,
                     tree: TreeId(20),
                     predicate: Some(Arc::new(RowTest::Compare { column: 1, comparison, blanks, constant })),
+                    included: Vec::new(),
                 },
             )
         };
