@@ -584,8 +584,9 @@ fn what_follows_ddl_in_a_transaction_and_what_queries_give_takes_no_memory() {
         }
 
         // What cannot be poured is refused before it takes the memory of others, and leaves nothing.
-        for begin in ["BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s", "BEGIN; SAVEPOINT s"] {
-            owner.batch_execute(begin).await.expect("begun");
+        for begin in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN"] {
+            let behind_another = format!("{begin}; UPDATE t SET pad = pad || 'y'; SAVEPOINT s");
+            owner.batch_execute(&behind_another).await.expect("that is poured");
             let refused = owner.batch_execute("UPDATE t SET pad = pad || 'x'").await;
             assert_eq!(state(refused), SqlState::OUT_OF_MEMORY, "{begin}");
             owner.batch_execute("ROLLBACK").await.expect("ended");
@@ -600,6 +601,11 @@ fn what_follows_ddl_in_a_transaction_and_what_queries_give_takes_no_memory() {
             )
             .await
             .expect("a few are no case");
+        // What was poured behind a savepoint goes with it.
+        owner.batch_execute("BEGIN; SAVEPOINT s; UPDATE t SET pad = pad || 'x'").await.expect("poured");
+        owner.batch_execute("ROLLBACK TO s; COMMIT").await.expect("taken back");
+        let lengths = format!("SELECT count(*) FROM t WHERE length(pad) = {PAD_LEN}");
+        assert_eq!(number(&owner, &lengths).await, MANY - 2000);
     });
     server.kill();
     server.restart();

@@ -26,6 +26,7 @@ use crate::commit::{GiveWay, Steps};
 use crate::interrupt::{Step, error_of_fault};
 use crate::locks::{LockMode, LockTag, WaitPolicy};
 use crate::memory::{MEMORY_WAITS_MAX, PageRequest, WriterWait};
+use crate::overlay::Overlay;
 use crate::record_buffer;
 use crate::redo_record::RecordWriter;
 use crate::redo_sink::{RedoSet, RedoSink};
@@ -152,7 +153,7 @@ impl Txn {
     }
 
     /// Whether its changes could go to a branch: not those of a transaction that has rewritten a table under other keys, nor, where it reads a snapshot,
-    /// of one that has filled any tree, which it reads as it is by now. One with savepoints had better not, for what is poured stays.
+    /// of one that has filled any tree, which it reads as it is by now. One with savepoints from behind its branch had better not, for what is poured since stays.
     pub fn can_branch(&self) -> bool {
         let stands_in_the_way = |build: &Build| match build {
             Build::Cluster { .. } => true,
@@ -173,7 +174,7 @@ impl Tenant {
     /// Errors: 40P01 where that one waits for this one; nobody else fails for that, so the change is to go on without a branch. Panics if the transaction cannot have one.
     pub fn begin_branch(&mut self, txn: &mut Txn) -> Step<()> {
         assert!(txn.can_branch(), "a branch for a transaction that cannot have one");
-        // No savepoint is left: what is poured is not taken back.
+        // No savepoint from behind it is left: what is poured is not taken back but with the branch, and then all locks are that it took.
         txn.lists_locks = false;
         if txn.branched {
             return Ok(());
@@ -525,7 +526,14 @@ impl Tenant {
         })?;
         let branch = self.branch.as_mut().expect("the transaction has a branch");
         branch.changed.extend(txn.overlay.changes().trees().into_iter().map(|(tree, _)| tree));
-        txn.overlay.free(|| steps.take());
+        match txn.has_savepoints && txn.before_branch.is_none() {
+            true => txn.before_branch = Some(std::mem::take(&mut txn.overlay)),
+            false => txn.overlay.free(|| steps.take()),
+        }
+        if !txn.has_savepoints {
+            // Those that come are from behind the branch.
+            txn.before_branch = Some(Overlay::default());
+        }
         self.recount_changes(txn);
         Ok(end)
     }
@@ -610,9 +618,29 @@ impl Tenant {
 
     /// Gives the branch up; its pages go with [`Tenant::reclaim`]. What was built before it was begun is in the live pages too.
     pub(crate) fn drop_branch(&mut self, txn: &mut Txn) {
-        if !txn.branched {
-            return;
+        if txn.branched {
+            self.let_branch_go(txn);
+            txn.pieces.clear();
         }
+    }
+
+    /// Gives the branch up with all that was poured: the transaction goes back to before it, where it had filled so many trees, and has its changes in memory as
+    /// they were when it first poured.
+    pub(crate) fn leave_branch(&mut self, txn: &mut Txn, built: usize, steps: &mut Steps<'_>) {
+        self.let_branch_go(txn);
+        Tenant::give_up_ahead_in_branch(txn);
+        if let Some(before) = txn.before_branch.take() {
+            txn.overlay.free(|| steps.take());
+            txn.overlay = before;
+        }
+        for build in txn.built.split_off(built) {
+            self.give_up_tree(build.tree());
+        }
+        txn.carried.clear();
+        txn.lists_locks = true;
+    }
+
+    fn let_branch_go(&mut self, txn: &mut Txn) {
         if self.pages.is_in_branch() {
             // A panic came while the sides were exchanged.
             self.turn(false);
@@ -621,7 +649,6 @@ impl Tenant {
             self.space.end_parts(branch.parts_len);
         }
         self.pages.drop_branch();
-        txn.pieces.clear();
         self.locks.release_many(txn.session);
         txn.branched = false;
     }

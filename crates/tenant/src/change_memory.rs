@@ -1,6 +1,6 @@
 //! The memory that open transactions take for changes that are not in pages yet, for their locks, and for what SERIALIZABLE ones have read.
 //!
-//! What is poured into a branch takes none but for the locks of its rows; changes behind a savepoint, those of
+//! What is poured into a branch takes none but for the locks of its rows; changes behind a savepoint that was set while there was one, those of
 //! a table rewritten in the same transaction, and of one that reads a snapshot those behind an index that it built, stay in overlays until the commit. They are counted in steps, charged to the budget of all memory beyond
 //! what every tenant may have, and limited ([`storage::ChangeCharge`]). A statement over the limit fails, and costs nobody else anything.
 
@@ -11,6 +11,7 @@ use storage::{ChangeCharge, MemoryBudget};
 
 use crate::catalog::Catalog;
 use crate::locks::LockTable;
+use crate::overlay::Overlay;
 use crate::tenant::Tenant;
 use crate::txn::Txn;
 use crate::view::View;
@@ -82,7 +83,8 @@ impl Txn {
         let due = (self.checks.len() + self.carried.len() + self.cascaded.len()) as u64;
         let before = self.before.as_ref().map_or(0, |before| before.footprint);
         let locks = LOCK_LEN * locks + 2 * keys;
-        let changes = self.overlay.footprint() + before + self.saved.len;
+        let kept = self.before_branch.as_ref().map_or(0, Overlay::footprint);
+        let changes = self.overlay.footprint() + kept + before + self.saved.len;
         changes + locks + many + CHECK_LEN * due + self.due.memory() + self.reads.memory()
     }
 }

@@ -715,6 +715,9 @@ impl Tenant {
     pub fn rollback_to_giving_way(&mut self, txn: &mut Txn, savepoint: &Savepoint, give_way: GiveWay<'_>) {
         self.release_pages(txn);
         self.give_up_wait(txn);
+        if txn.branched && !savepoint.behind_branch {
+            self.leave_branch(txn, savepoint.mark.built, &mut Steps::new(give_way));
+        }
         self.rollback_statement_giving_way(txn, &savepoint.mark, give_way);
         txn.due.make_again();
         txn.due.modes.clone_from(&savepoint.modes);
@@ -777,6 +780,9 @@ impl Tenant {
         }
         self.open_transactions -= 1;
         txn.overlay.free(|| steps.take());
+        if let Some(mut before) = txn.before_branch.take() {
+            before.free(|| steps.take());
+        }
         self.forget_changes(&mut txn);
     }
 

@@ -227,6 +227,13 @@ impl Tenant {
         Ok(redo.commit_set(set, commit))
     }
 
+    /// The branch of a transaction that goes on was given up, and its record with it.
+    pub(crate) fn give_up_ahead_in_branch(txn: &mut Txn) {
+        if txn.ahead.as_ref().is_some_and(|ahead| ahead.set.is_none()) {
+            txn.ahead = None;
+        }
+    }
+
     /// Gives up what is in the log of a transaction that does not commit.
     pub(crate) fn give_up_ahead(&mut self, txn: &mut Txn) {
         if let Some(Ahead { set: Some(_), len, .. }) = txn.ahead.take() {

@@ -467,6 +467,8 @@ impl Tenant {
             implicit,
             overlay: Default::default(),
             ahead: None,
+            before_branch: None,
+            has_savepoints: false,
             before: None,
             catalog: None,
             frozen: None,

@@ -43,6 +43,10 @@ pub struct Txn {
     pub(crate) overlay: Overlay,
     /// What of its record is in the log ahead of its commit.
     pub(crate) ahead: Option<Ahead>,
+    /// Its changes when some of them were first poured into its branch, for its savepoints from before that; without any, nothing. `None` before.
+    pub(crate) before_branch: Option<Overlay>,
+    /// It has savepoints, by the word of the layer above.
+    pub(crate) has_savepoints: bool,
     /// Its changes before those that the statement under way does not read; see [`crate::View::leave_out_changes`].
     pub(crate) before: Option<Before>,
     /// The catalog with the transaction's own DDL.
@@ -153,6 +157,15 @@ pub struct Savepoint {
     pub(crate) held: usize,
     /// What SET CONSTRAINTS had said.
     pub(crate) modes: Option<Arc<Modes>>,
+    /// It was set while the transaction had a branch.
+    pub(crate) behind_branch: bool,
+}
+
+impl Savepoint {
+    /// Whether it was set while the transaction had a branch. What is poured from then on cannot be taken back to it: that is whole, or the branch is.
+    pub fn is_behind_branch(&self) -> bool {
+        self.behind_branch
+    }
 }
 
 impl Txn {
@@ -276,7 +289,17 @@ impl Txn {
         // Which values were given out stays so.
         mark.sequences.forget_values();
         self.lists_locks = true;
-        Savepoint { mark, held: self.held.len(), modes: self.due.modes.clone() }
+        Savepoint { mark, held: self.held.len(), modes: self.due.modes.clone(), behind_branch: self.branched }
+    }
+
+    /// Whether it has savepoints when it pours the next time: then going back to one from before its branch gives that up.
+    pub fn keep_for_savepoints(&mut self, has_savepoints: bool) {
+        self.has_savepoints = has_savepoints;
+    }
+
+    /// Whether it has filled the tree of an index or of a table in its own way, from rows that were there.
+    pub fn has_filled_trees(&self) -> bool {
+        !self.built.is_empty()
     }
 
     /// What the statement that was stopped with [`crate::Interrupt::Asked`] is to wait for before it is run again, if it was stopped for that. Once.

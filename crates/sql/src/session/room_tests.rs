@@ -256,7 +256,9 @@ fn a_subquery_that_reads_nothing_of_what_is_changed_needs_no_copy_of_it() {
     let mut session = bench.session();
     bench.run(&mut session, "CREATE TABLE kind (id int PRIMARY KEY); INSERT INTO kind VALUES (7)");
     bench.run(&mut session, "CREATE TABLE item (id int PRIMARY KEY, kind int, v text)");
-    bench.run(&mut session, "BEGIN; SAVEPOINT s");
+    // Behind a table that was rewritten nothing is poured.
+    bench.run(&mut session, "BEGIN; CREATE TABLE other (id int); INSERT INTO other VALUES (1)");
+    bench.run(&mut session, "ALTER TABLE other ADD PRIMARY KEY (id)");
     for i in 0..6 {
         let rows = format!("SELECT g + {i} * 400, 7, repeat('v', 1000) FROM generate_series(1, 400) g");
         bench.run(&mut session, &format!("INSERT INTO item {rows}"));
@@ -593,6 +595,51 @@ fn changes_of_rows_that_a_long_list_names_run_in_slices_each_once() {
     let (answer, turns) = bench.run_in_turns(&mut one, &format!("DELETE FROM t WHERE id IN ({ids})"));
     assert_eq!(answer.tags, ["DELETE 6000"]);
     assert!(turns > 10, "{turns} turns");
+}
+
+#[test]
+fn a_long_change_behind_a_savepoint_runs_in_slices_and_goes_with_it() {
+    let mut bench = Bench::new();
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(&mut one, "CREATE TABLE t (id int PRIMARY KEY, v int)");
+    bench.run(&mut one, "INSERT INTO t SELECT g, 0 FROM generate_series(1, 6000) g");
+    let seen = "SELECT count(*) FROM t WHERE id < 1000; SELECT sum(v) FROM t WHERE id < 1000";
+    for begin in ["BEGIN", "BEGIN ISOLATION LEVEL SERIALIZABLE"] {
+        bench.run(&mut one, &format!("{begin}; UPDATE t SET v = 5 WHERE id = 7; SAVEPOINT a"));
+        bench.run(&mut one, "DELETE FROM t WHERE id = 8; SAVEPOINT b");
+        let (answer, turns) = bench.run_in_turns(&mut one, "UPDATE t SET v = v + 1");
+        assert_eq!(answer.tags, ["UPDATE 5999"]);
+        assert!(turns > 20 && one.has_branch(), "{turns} turns");
+        assert_eq!(bench.run(&mut one, seen).lines(), ["998", "1003"]);
+        // Nothing is poured of what comes behind a savepoint that was set behind the branch.
+        let behind = "SAVEPOINT c; UPDATE t SET v = 100 WHERE id = 9";
+        assert_eq!(bench.run(&mut one, &format!("{behind}; {seen}")).lines(), ["998", "1102"]);
+        assert_eq!(bench.run(&mut one, &format!("ROLLBACK TO c; {seen}")).lines(), ["998", "1003"]);
+        assert_eq!(bench.run(&mut one, &format!("ROLLBACK TO b; {seen}")).lines(), ["998", "5"]);
+        assert!(!one.has_branch());
+        // Nobody waits for what was locked behind it.
+        assert_eq!(bench.run(&mut other, "UPDATE t SET v = 0 WHERE id = 10").tags, ["UPDATE 1"]);
+        // So does one that fails behind its first slices.
+        let twice = "INSERT INTO t SELECT 6000 + g % 5000, 1 FROM generate_series(1, 5500) g";
+        let refused = loop {
+            match bench.try_run(&mut one, twice) {
+                Err(Pause::Error(error)) => break error,
+                Err(Pause::Yield | Pause::Slice(_)) => {}
+                outcome => panic!("{outcome:?}"),
+            }
+        };
+        assert_eq!(refused.state().to_string(), "23505");
+        assert_eq!(bench.run(&mut one, &format!("ROLLBACK TO a; {seen}")).lines(), ["999", "5"]);
+        // Again, and this time it stays.
+        bench.run(&mut one, "DELETE FROM t WHERE id BETWEEN 1000 AND 5999; RELEASE a; ROLLBACK");
+        assert_eq!(bench.run(&mut one, seen).lines(), ["999", "0"], "{begin}");
+    }
+    bench.run(
+        &mut one,
+        "BEGIN; UPDATE t SET v = 5 WHERE id = 7; SAVEPOINT a; UPDATE t SET v = v + 1; RELEASE a",
+    );
+    bench.run(&mut one, "UPDATE t SET v = v + 1; COMMIT");
+    assert_eq!(bench.run(&mut other, seen).lines(), ["999", "2003"]);
 }
 
 /// The sum of `v`, bit by bit: few enough rows for the point path.

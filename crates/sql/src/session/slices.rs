@@ -62,7 +62,7 @@ impl Session {
 
     /// Whether what the transaction changed may go to a branch, from where it cannot be taken back alone.
     fn may_pour(&mut self) -> bool {
-        self.transaction.open().is_some_and(|open| !open.has_savepoints() && open.txn.can_branch())
+        self.transaction.open().is_some_and(|open| open.may_pour())
     }
 
     /// Runs a change that may run in slices: all of it, or the next slice.
@@ -309,6 +309,8 @@ impl Session {
 
     fn pour(&mut self, home: &mut Home<'_>) -> SqlResult<Lsn> {
         let open = self.transaction.open().expect("a statement runs in a transaction");
+        let has_savepoints = open.has_savepoints();
+        open.txn.keep_for_savepoints(has_savepoints);
         let host = &*self.start.host;
         home.tenant.pour_giving_way(&mut open.txn, home.redo, &|| host.give_way())
     }

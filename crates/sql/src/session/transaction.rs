@@ -110,6 +110,13 @@ impl Open {
         !self.savepoints.is_empty()
     }
 
+    /// Whether what it changed may go to a branch: what is poured is taken back with the branch only, to a savepoint from before it.
+    pub(super) fn may_pour(&self) -> bool {
+        self.txn.can_branch()
+            && self.savepoints.iter().all(|kept| !kept.savepoint.is_behind_branch())
+            && (self.savepoints.is_empty() || !self.txn.has_filled_trees())
+    }
+
     /// What it keeps of what its client said.
     pub(super) fn kept(&self) -> usize {
         self.savepoints_size

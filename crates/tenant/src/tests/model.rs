@@ -186,8 +186,9 @@ fn run(seed: u64, isolation: Isolation, mut fixture: Fixture) {
         session.waiting = None;
         let choice = random.below(24);
         if choice >= 20 {
-            // What is poured cannot be taken back to a savepoint.
-            if session.savepoints.is_empty() {
+            // What is poured is taken back with all of the branch, to a savepoint from before it.
+            if session.savepoints.iter().all(|(savepoint, _)| !savepoint.is_behind_branch()) {
+                session.txn.keep_for_savepoints(!session.savepoints.is_empty());
                 match fixture.tenant.begin_branch(&mut session.txn) {
                     Ok(()) => drop(fixture.tenant.pour(&mut session.txn, &mut fixture.log).unwrap()),
                     Err(Interrupt::Wait(wait)) => session.waiting = Some(wait),
