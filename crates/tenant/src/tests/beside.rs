@@ -8,7 +8,7 @@ use types::FormatContext;
 
 use super::model::{Random, State, as_state, crash, disturb, overlaid};
 use super::*;
-use crate::catalog::IndexColumn;
+use crate::catalog::{Blanks, Comparison, IndexColumn, RowTest};
 use crate::ddl::NewIndex;
 use crate::locks::{TableLock, WaitPolicy};
 
@@ -87,6 +87,17 @@ fn build(
     new: &NewIndex,
     between: &mut dyn FnMut(&mut Fixture),
 ) -> (Result<Oid, SqlError>, u32) {
+    build_partial(fixture, t, new, None, between)
+}
+
+/// The same of the rows of which a predicate is true.
+fn build_partial(
+    fixture: &mut Fixture,
+    t: Oid,
+    new: &NewIndex,
+    predicate: Option<RowTest>,
+    between: &mut dyn FnMut(&mut Fixture),
+) -> (Result<Oid, SqlError>, u32) {
     let format = FormatContext::default();
     let mut txn = fixture.begin(1, Isolation::ReadCommitted);
     for runs in 1.. {
@@ -94,7 +105,9 @@ fn build(
         let mark = txn.mark();
         let result = {
             let mut view = fixture.tenant.view(&mut txn, &mut fixture.log).in_session(&format, &|_| false);
-            let made = view.ddl().and_then(|mut ddl| ddl.create_index_beside(t, new.clone()));
+            let made = view.ddl().and_then(|mut ddl| {
+                ddl.create_covering_index_beside(t, new.clone(), predicate.clone(), Vec::new())
+            });
             made.and_then(|index| view.finish_statement().map(|()| index))
         };
         fixture.end_run(&mut txn, &mark, &result);
@@ -359,7 +372,15 @@ fn live(seed: u64, mut fixture: Fixture) -> u32 {
         check(&mut fixture, t, &others.committed, &format!("seed {seed}, cut {cut}"));
         assert_eq!(fixture.table(t).indexes.len(), 1, "seed {seed}");
     }
-    let (made, runs) = build(&mut fixture, t, &index_on(1, unique), &mut |fixture| others.take_turn(fixture));
+    // Of about half of the rows, which come in and go out.
+    let predicate = (seed % 3 == 0).then(|| RowTest::Compare {
+        column: 1,
+        comparison: Comparison::Less,
+        blanks: Blanks::Count,
+        constant: int(20_000),
+    });
+    let between = &mut |fixture: &mut Fixture| others.take_turn(fixture);
+    let (made, runs) = build_partial(&mut fixture, t, &index_on(1, unique), predicate, between);
     others.end_open(&mut fixture);
     others.end_long(&mut fixture);
     if let Some(checkpoint) = others.checkpoint.take() {
