@@ -31,6 +31,7 @@
 //! equal heads compare by (rest, length), which is the same order.
 
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 use base::limits::PAGE_SIZE;
 use base::{PageNo, prefetch};
@@ -64,7 +65,7 @@ pub(crate) fn get_u16(page: &PageBytes, at: usize) -> usize {
 
 #[inline]
 pub(crate) fn get_u32(page: &PageBytes, at: usize) -> u32 {
-    u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
+    u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"))
 }
 
 /// The first four bytes of a key behind the prefix, as a number that compares like them.
@@ -371,10 +372,11 @@ impl<'p> Node<'p> {
     #[inline]
     fn first_with_head(self, head: u32) -> usize {
         let count = self.count();
-        let slots = &self.0[self.slot_at(0)..self.slot_at(count)];
+        // In whole slots, so that a head is one load behind one look at the bound.
+        let (slots, _) = self.0[self.slot_at(0)..self.slot_at(count)].as_chunks::<SLOT_LEN>();
         let head_at = |i: usize| {
-            let at = SLOT_LEN * i;
-            u32::from_le_bytes([slots[at], slots[at + 1], slots[at + 2], slots[at + 3]])
+            let [a, b, c, d, ..] = slots[i];
+            u32::from_le_bytes([a, b, c, d])
         };
         if count == 0 {
             return 0;
@@ -382,13 +384,15 @@ impl<'p> Node<'p> {
         let (mut base, mut len) = (0, count);
         let narrow = |base: usize, len: usize| {
             let half = len / 2;
-            (if head_at(base + half - 1) < head { base + half } else { base }, len - half)
+            // Nobody can foretell it: a compiler that knows how often which side was taken would make it a jump, wrong every other time.
+            let is_behind = head_at(base + half - 1) < head;
+            (select_unpredictable(is_behind, base + half, base), len - half)
         };
         while len > TOGETHER_SLOTS {
             (base, len) = narrow(base, len);
         }
         let (asked, end) = (if self.is_leaf() { PREFETCHED_SLOTS } else { 0 }, base + len);
-        prefetch(&slots[SLOT_LEN * base.max(asked).min(end)..SLOT_LEN * end]);
+        prefetch(slots[base.max(asked).min(end)..end].as_flattened());
         while len > 1 {
             (base, len) = narrow(base, len);
         }
