@@ -120,6 +120,26 @@ pub fn parse_binary(bytes: &[u8], ty: PgType, typmod: TypeMod, ctx: &FormatConte
     apply_typmod(datum, ty, typmod, CastContext::Assignment)
 }
 
+/// As [`parse_binary`] of a value without a modifier, which takes the place of what is in `out`; on an error that stays. The frequent types are
+/// written where they are to be: a value that was just written in parts is waited for by who moves it.
+#[inline]
+pub fn parse_binary_into(bytes: &[u8], ty: PgType, ctx: &FormatContext, out: &mut Datum) -> SqlResult<()> {
+    match ty {
+        PgType::Int2 => *out = Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
+        PgType::Int4 => *out = Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
+        PgType::Int8 => *out = Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
+        PgType::Float8 => *out = Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
+        PgType::Numeric => *out = Datum::Numeric(Numeric::parse_binary(bytes)?),
+        PgType::Text | PgType::Varchar | PgType::Bpchar => {
+            *out = Datum::Text(CompactString::new(check_utf8(bytes)?));
+        }
+        PgType::Timestamp => *out = Datum::Timestamp(timestamp(i64::from_be_bytes(fixed(bytes)?))?),
+        PgType::TimestampTz => *out = Datum::TimestampTz(timestamp(i64::from_be_bytes(fixed(bytes)?))?),
+        _ => *out = parse_binary(bytes, ty, TypeMod::NONE, ctx)?,
+    }
+    Ok(())
+}
+
 fn parse_array(bytes: &[u8], element: ElementType, typmod: TypeMod, ctx: &FormatContext) -> SqlResult<Datum> {
     let mut rest = bytes;
     let word = |rest: &mut &[u8]| -> SqlResult<i32> {
@@ -266,6 +286,9 @@ mod tests {
             let mut bytes = Vec::new();
             write_binary(&d, ty, &ctx, &mut bytes);
             assert_eq!(parse_binary(&bytes, ty, TypeMod::NONE, &ctx).unwrap(), d, "{text}");
+            let mut out = Datum::text("a longer text than a value has room for");
+            parse_binary_into(&bytes, ty, &ctx, &mut out).unwrap();
+            assert_eq!(out, d, "{text}");
         }
         assert!(check_utf8(&[b'a', 0xff]).is_err());
     }
@@ -310,6 +333,9 @@ mod tests {
         ];
         for (bytes, ty, expected) in cases {
             let error = parse_binary(bytes, *ty, TypeMod::NONE, &FormatContext::default()).unwrap_err();
+            let mut out = Datum::Int2(7);
+            let same = parse_binary_into(bytes, *ty, &FormatContext::default(), &mut out).unwrap_err();
+            assert_eq!((same.message(), out), (error.message(), Datum::Int2(7)));
             assert_eq!(format!("{} {}", error.state(), error.message()), *expected, "{bytes:?} as {ty:?}");
         }
         for infinite in [i64::MIN, i64::MAX] {

@@ -156,12 +156,21 @@ impl Datum {
     }
 
     /// Bytes the value holds on the heap, for memory accounting.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
         match self {
             Datum::Text(s) if s.is_heap_allocated() => s.capacity(),
+            Datum::Numeric(n) => n.heap_bytes(),
+            Datum::Bytea(_) | Datum::Json(_) | Datum::Jsonb(_) | Datum::Array(_) => self.boxed_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// [`Datum::heap_bytes`] of what is in a box.
+    fn boxed_bytes(&self) -> usize {
+        match self {
             Datum::Bytea(b) => b.len(),
             Datum::Json(s) | Datum::Jsonb(s) => s.len(),
-            Datum::Numeric(n) => n.heap_bytes(),
             Datum::Array(a) => {
                 std::mem::size_of::<Array>()
                     + a.items.iter().map(|d| std::mem::size_of::<Datum>() + d.heap_bytes()).sum::<usize>()

@@ -23,7 +23,7 @@ mod pg_type;
 mod text_in;
 mod text_out;
 
-pub use binary::{check_utf8, parse_binary, write_binary};
+pub use binary::{check_utf8, parse_binary, parse_binary_into, write_binary};
 pub use cast::{CastContext, apply_typmod, cannot_cast, cast, cast_allowed};
 pub use compare::{compare, equal, hash};
 pub use datum::{Array, Datum, Interval, Row, row_memory};

@@ -552,17 +552,15 @@ pub(super) fn read_parameters(
                 return Err(Pause::Yield);
             }
         }
-        let Some(bytes) = value else {
-            parameters.push(Datum::Null);
-            continue;
-        };
-        let value = read_parameter(bytes, Format::from_code(code(index))?, *ty, context)?;
-        grown += value.heap_bytes().saturating_sub(GROWTH_FREE * bytes.len());
+        // Read where it is to be, not moved there.
+        parameters.push(Datum::Null);
+        let (Some(bytes), Some(out)) = (value, parameters.last_mut()) else { continue };
+        read_parameter(bytes, Format::from_code(code(index))?, *ty, context, out)?;
+        grown += out.heap_bytes().saturating_sub(GROWTH_FREE * bytes.len());
         if grown > GROWN_MAX {
             let message = "parameters take too much more memory than they were sent as";
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).into());
         }
-        parameters.push(value);
     }
     Ok(parameters)
 }
@@ -571,9 +569,16 @@ pub(super) fn read_parameters(
 const GROWN_MAX: usize = 16 << 20;
 const GROWTH_FREE: usize = 64;
 
-fn read_parameter(bytes: &[u8], format: Format, ty: PgType, context: &FormatContext) -> SqlResult<Datum> {
+/// Puts a parameter's value in the place of what is in `out`.
+fn read_parameter(
+    bytes: &[u8],
+    format: Format,
+    ty: PgType,
+    context: &FormatContext,
+    out: &mut Datum,
+) -> SqlResult<()> {
     if format == Format::Binary {
-        return types::parse_binary(bytes, ty, types::TypeMod::NONE, context);
+        return types::parse_binary_into(bytes, ty, context, out);
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let bad = bytes[error.valid_up_to()];
@@ -584,5 +589,6 @@ fn read_parameter(bytes: &[u8], format: Format, ty: PgType, context: &FormatCont
         let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
         return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
     }
-    types::parse_text(text, ty, types::TypeMod::NONE, context)
+    *out = types::parse_text(text, ty, types::TypeMod::NONE, context)?;
+    Ok(())
 }

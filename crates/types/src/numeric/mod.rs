@@ -224,6 +224,7 @@ impl Numeric {
     }
 
     /// Bytes the value holds on the heap.
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Repr::Big(big) => std::mem::size_of::<Big>() + (big.coef.bits() as usize).div_ceil(8),
