@@ -1,5 +1,7 @@
 //! Where each column of a table stands in its rows.
 
+use types::PgType;
+
 use super::value;
 use crate::catalog::Column;
 
@@ -12,16 +14,19 @@ pub(super) enum Place {
     Variable { index: u16 },
 }
 
+/// What is looked at of a column for each value that is read: side by side, where the columns themselves take two cache lines each.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Field {
-    place: Place,
+pub(super) struct Field {
+    pub(super) place: Place,
+    pub(super) ty: PgType,
+    pub(super) is_dropped: bool,
     /// Length of the fixed part of a row that ends with this column.
     fixed_end: u16,
     /// Variable-width columns of a row that ends with this column.
     variable_end: u16,
 }
 
-/// The places of a table's columns. Derived from the column types, dropped columns included.
+/// The places of a table's columns. Derived from the columns, dropped ones included.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RowLayout {
     fields: Box<[Field]>,
@@ -44,13 +49,19 @@ impl RowLayout {
                     Place::Variable { index: variable_end - 1 }
                 }
             };
-            Field { place, fixed_end, variable_end }
+            let (ty, is_dropped) = (column.ty, column.dropped);
+            Field { place, ty, is_dropped, fixed_end, variable_end }
         };
         RowLayout { fields: columns.iter().map(place_next).collect() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.fields.len()
+    }
+
+    #[inline]
+    pub(super) fn field(&self, column: usize) -> &Field {
+        &self.fields[column]
     }
 
     #[inline]

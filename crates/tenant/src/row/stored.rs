@@ -49,21 +49,20 @@ impl<'a> StoredRow<'a> {
     /// The value of column `i`; NULL of a dropped one. Errors: XX001 where the bytes are no value of its type.
     #[inline]
     pub fn column(&self, i: usize) -> SqlResult<Datum> {
-        let column = &self.table.columns[i];
-        if column.dropped {
+        let of = self.table.layout.field(i);
+        if of.is_dropped {
             return Ok(Datum::Null);
         }
         if !self.has(i) {
-            return Ok(column.missing.as_deref().cloned().unwrap_or(Datum::Null));
+            return Ok(self.table.columns[i].missing.as_deref().cloned().unwrap_or(Datum::Null));
         }
         if self.is_null(i) {
             return Ok(Datum::Null);
         }
-        let place = self.table.layout.place(i);
-        self.field(place)
-            .and_then(|bytes| match place {
-                Place::Fixed { .. } => value::read_fixed(column.ty, bytes),
-                Place::Variable { .. } => value::read_variable(column.ty, bytes),
+        self.field(of.place)
+            .and_then(|bytes| match of.place {
+                Place::Fixed { .. } => value::read_fixed(of.ty, bytes),
+                Place::Variable { .. } => value::read_variable(of.ty, bytes),
             })
             .ok_or_else(|| malformed(self.table))
     }
