@@ -9,7 +9,7 @@ use crate::locks::LockWait;
 /// again; locks gained meanwhile stay with the transaction.
 #[derive(Debug)]
 pub enum Interrupt {
-    /// Another session holds a lock; resolves when it is granted.
+    /// Another session holds a lock; resolves when it is granted, and is to be waited for [`LockWait::at_most`].
     Wait(LockWait),
     /// A page is on disk only: have it read with [`crate::Tenant::page_requests`].
     Miss(PageNo),
