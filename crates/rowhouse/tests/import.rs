@@ -119,12 +119,12 @@ fn a_database_of_postgresql_is_imported_whole() {
          WHERE conrelid = 'late'::regclass ORDER BY 1",
         "SELECT indexname FROM pg_indexes WHERE schemaname IN ('public', 'stock', 'Odd Schema') ORDER BY 1",
         "SELECT indexdef FROM pg_indexes WHERE tablename = 'part' ORDER BY indexname",
-        "SELECT indexrelid::regclass::text, indnatts, indnkeyatts, indkey::text, relnatts, pg_get_indexdef(indexrelid, 2, false)
+        "SELECT indexrelid::regclass::text, indnatts, indnkeyatts, indkey, relnatts, pg_get_indexdef(indexrelid, 2, false)
          FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE indrelid = 'part'::regclass ORDER BY 1",
-        "SELECT pg_get_expr(indexprs, indrelid), attname, atttypid::regtype FROM pg_index JOIN pg_attribute ON attrelid = indexrelid
+        "SELECT pg_get_expr(indexprs, indrelid), attname, format_type(atttypid, atttypmod) FROM pg_index JOIN pg_attribute ON attrelid = indexrelid
          WHERE indrelid = 'part'::regclass AND indexprs IS NOT NULL ORDER BY attnum",
-        "SELECT pg_get_expr(indpred, indrelid), regexp_replace(pg_get_indexdef(indexrelid, 0, true), '.* WHERE ', '')
-         FROM pg_index WHERE indrelid = 'part'::regclass AND indpred IS NOT NULL ORDER BY indexrelid::regclass::text",
+        "SELECT pg_get_expr(indpred, indrelid), pg_get_expr(indpred, indrelid, true) FROM pg_index
+         WHERE indrelid = 'part'::regclass AND indpred IS NOT NULL ORDER BY 1",
     ] {
         assert_eq!(ours(&server, query), postgres.psql(&["-c", query]), "{query}");
     }
