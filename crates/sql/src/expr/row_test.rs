@@ -173,11 +173,36 @@ fn implies(known: &RowTest, wanted: &RowTest) -> bool {
     {
         return true;
     }
+    if let (
+        RowTest::Compare { column, comparison, blanks: Blanks::Count, constant },
+        RowTest::Compare { column: same, comparison: wide, blanks: Blanks::Count, constant: end },
+    ) = (known, wanted)
+        && column == same
+        && is_within((*comparison, constant), (*wide, end))
+    {
+        return true;
+    }
     let Some((column, values)) = values_left(known) else { return false };
     let mut names_no_other = true;
     wanted.for_each_column(&mut |named| names_no_other &= named == column);
     let is_true_of = |value: &Datum| matches!(wanted.holds(&mut |_| Ok(value.clone())), Ok(Some(true)));
     names_no_other && values.iter().all(is_true_of)
+}
+
+/// Whether the values that stand so to one constant all stand so to the other one.
+fn is_within((narrow, constant): (Comparison, &Datum), (wide, end): (Comparison, &Datum)) -> bool {
+    use Comparison as C;
+    let order = types::compare(constant, end);
+    match (narrow, wide) {
+        (C::Greater, C::Greater | C::GreaterOrEqual | C::NotEqual) => order.is_ge(),
+        (C::GreaterOrEqual, C::GreaterOrEqual) => order.is_ge(),
+        (C::GreaterOrEqual, C::Greater | C::NotEqual) => order.is_gt(),
+        (C::Less, C::Less | C::LessOrEqual | C::NotEqual) => order.is_le(),
+        (C::LessOrEqual, C::LessOrEqual) => order.is_le(),
+        (C::LessOrEqual, C::Less | C::NotEqual) => order.is_lt(),
+        (C::NotEqual, C::NotEqual) => order.is_eq(),
+        _ => false,
+    }
 }
 
 /// The values, one of which a column has where `known` is true.
@@ -267,5 +292,25 @@ mod tests {
         let large = compare(3, Comparison::Greater, Datum::Int4(5));
         assert!(follows(&large, &[&equal(3, Datum::Int8(6))], &has_none));
         assert!(!follows(&large, &[&equal(3, Datum::Int8(5))], &has_none));
+    }
+
+    /// By values on both sides of the constants, and between them.
+    #[test]
+    fn ranges_follow_from_narrower_ones() {
+        use Comparison as C;
+        let all = [C::Equal, C::NotEqual, C::Less, C::LessOrEqual, C::Greater, C::GreaterOrEqual];
+        let holds =
+            |test: &RowTest, n: i64| matches!(test.holds(&mut |_| Ok(Datum::Int8(n))), Ok(Some(true)));
+        for (narrow, wide) in all.into_iter().flat_map(|narrow| all.map(|wide| (narrow, wide))) {
+            for (k, end) in [(10, 8), (10, 10), (10, 12)] {
+                let known = compare(0, narrow, Datum::Int4(k));
+                let wanted = compare(0, wide, Datum::Int8(end.into()));
+                let follows = follows(&wanted, &[&known], &|_| false);
+                let is_so = (0..20).filter(|n| holds(&known, *n)).all(|n| holds(&wanted, n));
+                assert_eq!(follows, is_so, "{narrow:?} {k} {wide:?} {end}");
+                let other = compare(1, wide, Datum::Int8(end.into()));
+                assert!(!super::follows(&other, &[&known], &|_| false));
+            }
+        }
     }
 }
