@@ -8,7 +8,7 @@ use std::time::Instant;
 use base::SqlState;
 use env::Env;
 use pgproto::client;
-use support::{TestServer, tcp};
+use support::{Client, TestServer, tcp};
 
 #[test]
 fn a_cancel_request_ends_the_statement_and_not_the_session() {
@@ -553,6 +553,18 @@ fn a_copy_takes_rows_and_the_script_goes_on_after_it() {
     assert_eq!(ids, [1, 2, 3, 4].map(|id| vec![Some(id.to_string())]));
 }
 
+/// Begins a block whose changes all stay in memory until its end: it has rewritten a table.
+fn begin_without_pours(session: &mut Client) {
+    for sql in [
+        "BEGIN",
+        "CREATE TABLE rewritten (id int)",
+        "INSERT INTO rewritten VALUES (1)",
+        "ALTER TABLE rewritten ADD PRIMARY KEY (id)",
+    ] {
+        session.ok(sql);
+    }
+}
+
 #[test]
 fn who_sends_faster_than_it_is_stored_keeps_no_other_tenant_waiting() {
     // What is there is received without a wait.
@@ -563,8 +575,7 @@ fn who_sends_faster_than_it_is_stored_keeps_no_other_tenant_waiting() {
     let mut neighbour = server.connect("other", "other", "pw").unwrap();
     copying.ok("CREATE TABLE t (v text)");
     // Nothing of it is stored in between.
-    copying.ok("BEGIN");
-    copying.ok("SAVEPOINT s");
+    begin_without_pours(&mut copying);
     copying.start_query("COPY t FROM STDIN");
     assert_eq!(copying.message().expect("an answer").0, b'G');
     // Each is received by itself, and has fewer rows than are stored between two looks.
@@ -645,8 +656,8 @@ fn what_fails_by_a_message_is_taken_back_while_others_have_their_turns() {
     client::copy_data(&mut rows, (0..ROWS).map(|id| format!("{id}\n")).collect::<String>().as_bytes());
     client::copy_done(&mut rows);
     for how in ["fail", "query", "cancel", "call"] {
-        // What is taken back to a savepoint is not in pages yet.
-        session.ok("BEGIN");
+        // What is taken back to the savepoint is not in pages yet.
+        begin_without_pours(&mut session);
         session.ok("SAVEPOINT s");
         session.start_query("COPY t FROM STDIN");
         assert_eq!(session.message().expect("an answer").0, b'G');

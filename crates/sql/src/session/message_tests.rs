@@ -622,7 +622,7 @@ fn what_is_kept_by_names_is_bounded_and_fits_again_once_it_is_gone() {
 
 #[test]
 fn a_copy_of_much_at_once_is_looked_at_while_its_rows_are_stored() {
-    // Nothing of a transaction with a savepoint is poured, nor is there anything to pour of rows that are not taken.
+    // Nothing of so few rows is poured, nor is there anything to pour of rows that are not taken.
     for copy in ["COPY t FROM STDIN", "COPY t FROM STDIN WHERE id < 0"] {
         let (mut bench, mut one, _) = table();
         let host = AskedHost { lone: LoneHost(World::new(7).env()), asked: AtomicUsize::new(0), yes_at: 2 };
