@@ -642,6 +642,26 @@ fn a_long_change_behind_a_savepoint_runs_in_slices_and_goes_with_it() {
     assert_eq!(bench.run(&mut other, seen).lines(), ["999", "2003"]);
 }
 
+/// As psql has it with ON_ERROR_ROLLBACK.
+#[test]
+fn many_changes_behind_a_long_one_take_no_more_than_one_with_a_savepoint_before_each() {
+    let mut bench = Bench::within(ByteCount::from_mib(32));
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (id int PRIMARY KEY, v text)");
+    bench.run(&mut session, "BEGIN; INSERT INTO t SELECT g, '' FROM generate_series(-6000, -1) g");
+    assert!(session.has_branch());
+    for n in 0..40 {
+        bench.run(&mut session, "SAVEPOINT s");
+        let rows = format!("SELECT g + {n} * 200, repeat('v', 1000) FROM generate_series(1, 200) g");
+        bench.run(&mut session, &format!("INSERT INTO t {rows}"));
+        bench.run(&mut session, "RELEASE s");
+        let changes = bench.tenant().change_bytes();
+        assert!(changes < ByteCount::from_mib(3), "{n}: {changes}");
+    }
+    bench.run(&mut session, "COMMIT");
+    assert_eq!(bench.run(&mut session, "SELECT count(*) FROM t WHERE id > 6000").lines(), ["2000"]);
+}
+
 /// The sum of `v`, bit by bit: few enough rows for the point path.
 fn sum_of_v(bench: &mut Bench, session: &mut Session) -> i64 {
     let part = |from: i32| format!("SELECT sum(v) FROM t WHERE id > {from} AND id <= {}", from + 2500);

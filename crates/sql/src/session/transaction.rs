@@ -394,6 +394,10 @@ impl Session {
             TransactionStatement::Rollback { chain } => self.end_block(home, false, *chain, out),
             TransactionStatement::Savepoint(name) => {
                 self.need_block("SAVEPOINT")?;
+                // Behind it nothing is poured where there is a branch, and who sets one before each statement has none that begins without.
+                if self.transaction.peek().is_some_and(|open| open.txn.has_branch()) {
+                    self.pour_if_much(home)?;
+                }
                 let size = SessionSavepoint::size_of(name);
                 self.require_room_to_keep(size)?;
                 let (settings, portals) = (self.settings.borrow().mark(), self.portals.mark());
