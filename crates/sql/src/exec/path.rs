@@ -270,9 +270,9 @@ impl Run<'_, '_> {
             self.found_len.set(found.bytes().len());
             let found = found.open()?;
             for &column in &scan.wanted {
-                let value = found.column(column)?;
+                let value = &mut row[scan.first + column];
+                found.column_into(column, value)?;
                 bytes += value.heap_bytes();
-                row[scan.first + column] = value;
             }
         }
         self.note_filled(bytes, cx, row)?;
@@ -314,9 +314,9 @@ impl Run<'_, '_> {
                 self.found_len.set(found.bytes().len());
                 let fields = found.open()?;
                 for &column in &scan.wanted {
-                    let value = fields.column(column)?;
+                    let value = &mut row[scan.first + column];
+                    fields.column_into(column, value)?;
                     bytes += value.heap_bytes();
-                    row[scan.first + column] = value;
                 }
                 if let Some(place) = scan.key {
                     self.remember_key(place, Key::from_slice(found.key()));

@@ -133,8 +133,9 @@ impl<'a> RowRef<'a> {
     pub fn columns_into(&self, columns: &[usize], out: &mut Vec<Datum>) -> SqlResult<()> {
         let row = self.open()?;
         out.clear();
-        for &i in columns {
-            out.push(row.column(i)?);
+        out.resize(columns.len(), Datum::Null);
+        for (&i, value) in columns.iter().zip(out) {
+            row.column_into(i, value)?;
         }
         Ok(())
     }
@@ -148,7 +149,11 @@ impl<'a> RowRef<'a> {
 /// All columns of an encoded row, dropped ones as NULL.
 pub(crate) fn decode_row(table: &Table, bytes: &[u8]) -> SqlResult<types::Row> {
     let row = StoredRow::open(table, bytes)?;
-    (0..table.columns.len()).map(|i| row.column(i)).collect()
+    let mut values = vec![Datum::Null; table.columns.len()];
+    for (i, value) in values.iter_mut().enumerate() {
+        row.column_into(i, value)?;
+    }
+    Ok(values)
 }
 
 /// One column of an encoded row.

@@ -49,20 +49,30 @@ impl<'a> StoredRow<'a> {
     /// The value of column `i`; NULL of a dropped one. Errors: XX001 where the bytes are no value of its type.
     #[inline]
     pub fn column(&self, i: usize) -> SqlResult<Datum> {
+        let mut value = Datum::Null;
+        self.column_into(i, &mut value).map(|()| value)
+    }
+
+    /// [`StoredRow::column`] in the place of what is in `out`; on an error that stays.
+    #[inline]
+    pub fn column_into(&self, i: usize, out: &mut Datum) -> SqlResult<()> {
         let of = self.table.layout.field(i);
         if of.is_dropped {
-            return Ok(Datum::Null);
+            *out = Datum::Null;
+            return Ok(());
         }
         if !self.has(i) {
-            return Ok(self.table.columns[i].missing.as_deref().cloned().unwrap_or(Datum::Null));
+            *out = self.table.columns[i].missing.as_deref().cloned().unwrap_or(Datum::Null);
+            return Ok(());
         }
         if self.is_null(i) {
-            return Ok(Datum::Null);
+            *out = Datum::Null;
+            return Ok(());
         }
         self.field(of.place)
             .and_then(|bytes| match of.place {
-                Place::Fixed { .. } => value::read_fixed(of.ty, bytes),
-                Place::Variable { .. } => value::read_variable(of.ty, bytes),
+                Place::Fixed { .. } => value::read_fixed_into(of.ty, bytes, out),
+                Place::Variable { .. } => value::read_variable_into(of.ty, bytes, out),
             })
             .ok_or_else(|| malformed(self.table))
     }

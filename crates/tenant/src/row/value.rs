@@ -76,6 +76,22 @@ pub(crate) fn read_fixed(ty: PgType, bytes: &[u8]) -> Option<Datum> {
     })
 }
 
+/// As [`read_fixed`], in the place of what is in `out`; where that is `None` it stays. The frequent types are written where they are to be: a value that
+/// was just written in parts is waited for by who moves it.
+#[inline]
+pub(crate) fn read_fixed_into(ty: PgType, bytes: &[u8], out: &mut Datum) -> Option<()> {
+    match ty {
+        PgType::Int2 => *out = Datum::Int2(i16::from_le_bytes(bytes.try_into().ok()?)),
+        PgType::Int4 => *out = Datum::Int4(i32::from_le_bytes(bytes.try_into().ok()?)),
+        PgType::Int8 => *out = Datum::Int8(i64::from_le_bytes(bytes.try_into().ok()?)),
+        PgType::Float8 => *out = Datum::Float8(f64::from_le_bytes(bytes.try_into().ok()?)),
+        PgType::Timestamp => *out = Datum::Timestamp(i64::from_le_bytes(bytes.try_into().ok()?)),
+        PgType::TimestampTz => *out = Datum::TimestampTz(i64::from_le_bytes(bytes.try_into().ok()?)),
+        _ => *out = read_fixed(ty, bytes)?,
+    }
+    Some(())
+}
+
 /// Appends a value of variable width.
 pub(crate) fn write_variable(datum: &Datum, out: &mut Vec<u8>) {
     match datum {
@@ -114,6 +130,19 @@ pub(crate) fn read_variable(ty: PgType, bytes: &[u8]) -> Option<Datum> {
         PgType::Array(element) => Datum::Array(Box::new(read_array(element, bytes)?)),
         other => Datum::Array(Box::new(read_array(other.vector_element()?, bytes)?)),
     })
+}
+
+/// As [`read_variable`], in the place of what is in `out`; where that is `None` it stays.
+#[inline]
+pub(crate) fn read_variable_into(ty: PgType, bytes: &[u8], out: &mut Datum) -> Option<()> {
+    match ty {
+        PgType::Text | PgType::Varchar | PgType::Bpchar => {
+            *out = Datum::Text(CompactString::new(std::str::from_utf8(bytes).ok()?));
+        }
+        PgType::Numeric => *out = Datum::Numeric(read_numeric(bytes)?),
+        _ => *out = read_variable(ty, bytes)?,
+    }
+    Some(())
 }
 
 /// First byte of a numeric that is not a small one; a small one's first byte is its scale.
