@@ -525,7 +525,7 @@ impl Session {
         if has_many || plan.is_some_and(|plan| !self.plan_holds(home, plan)) {
             return Ok(None);
         }
-        self.execute(home, name, None, out).map(Some)
+        self.execute_known(home, name, None, true, out).map(Some)
     }
 
     /// Execute: up to `rows_max` rows (`None`: all), then PortalSuspended or CommandComplete.
@@ -534,6 +534,18 @@ impl Session {
         home: &mut Home<'_>,
         name: &str,
         rows_max: Option<u32>,
+        out: &mut dyn Reply,
+    ) -> Result<Executed, Pause> {
+        self.execute_known(home, name, rows_max, false, out)
+    }
+
+    /// `holds`: the portal's plan, if it has one, was seen to hold, and the run comes by no place where others could change that.
+    fn execute_known(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        rows_max: Option<u32>,
+        holds: bool,
         out: &mut dyn Reply,
     ) -> Result<Executed, Pause> {
         // The portal is taken out for the run, so that the run may change the session; it is put back unless it failed.
@@ -564,7 +576,7 @@ impl Session {
         let outcome = if refused {
             Err(failed_block().into())
         } else {
-            self.execute_portal(home, name, &mut portal, rows_max, out)
+            self.execute_portal(home, name, &mut portal, rows_max, holds, out)
         };
         self.rows_wanted = None;
         match &outcome {
@@ -591,6 +603,7 @@ impl Session {
         name: &str,
         portal: &mut Portal,
         rows_max: Option<u32>,
+        holds: bool,
         out: &mut dyn Reply,
     ) -> Result<Executed, Pause> {
         let Some(statement) = portal.statement.as_deref() else {
@@ -604,7 +617,8 @@ impl Session {
             return Ok(Executed::Complete);
         }
         // A plan bound before the catalog changed is bound again, unless its rows are on their way, or here; the parameters keep their types.
-        if let Some(known) = &portal.plan
+        if !holds
+            && let Some(known) = &portal.plan
             && !self.analytic.is_streaming()
             && !matches!(portal.rows, PortalRows::Kept(_))
             && !self.plan_holds(home, known)
@@ -625,6 +639,7 @@ impl Session {
             formats: &portal.formats,
             describe: false,
             shared: false,
+            holds,
         };
         let ran = self.run_statement(home, &run, out)?;
         let executed = Executed::of(&ran);

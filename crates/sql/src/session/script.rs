@@ -154,6 +154,7 @@ impl Session {
                 formats: &Formats::default(),
                 describe: true,
                 shared: script.statements.len() > 1,
+                holds: false,
             };
             let ran = self.run_statement(home, &run, out)?;
             script.planned = None;
@@ -303,6 +304,7 @@ impl Session {
             formats: run.formats,
             describe: run.describe,
             shared: run.shared,
+            holds: false,
         };
         self.run_planned(home, &planned, &inner, out)
     }

@@ -1,8 +1,10 @@
 //! Executes that come by no place where they could be suspended, and are told to.
 
+use base::SqlState;
+
 use super::stand_in::Answer;
 use super::testing::Bench;
-use super::{Bind, Executed, Session};
+use super::{Bind, Executed, Pause, Session};
 
 /// A session, on a table `k` and on `o`, which another one refers to.
 fn tables() -> (Bench, Session) {
@@ -83,4 +85,31 @@ fn the_end_of_many_changes_does_not_run_soon() {
     bind(&mut bench, &mut session, "COMMIT");
     assert!(!session.runs_soon(""));
     bench.run(&mut session, "ROLLBACK");
+}
+
+#[test]
+fn who_may_no_longer_read_a_table_does_not_though_its_statement_runs_soon() {
+    let (mut bench, mut owner) = tables();
+    bench.run(&mut owner, "CREATE ROLE guest LOGIN; GRANT SELECT ON k TO guest");
+    let mut guest = bench.session_of("guest");
+    let seven = [Some(&b"7"[..])];
+    let of_seven =
+        Bind { portal: "", statement: "s", parameter_formats: &[], parameters: &seven, result_formats: &[] };
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        guest.parse(home, "s", "SELECT n FROM k WHERE id = $1", &[], &mut out).unwrap();
+        for _ in 0..3 {
+            guest.bind(home, of_seven, &mut out).unwrap();
+            assert_eq!(guest.execute_soon(home, "", &mut out).unwrap(), Some(Executed::Complete));
+        }
+        guest.sync(home, &mut out).unwrap();
+        guest.bind(home, of_seven, &mut out).unwrap();
+    });
+    assert_eq!(out.lines(), ["7.00"; 3]);
+    bench.run(&mut owner, "REVOKE SELECT ON k FROM guest");
+    assert_eq!(bench.turn(|home| guest.execute_soon(home, "", &mut out)).unwrap(), None);
+    let Err(Pause::Error(error)) = bench.turn(|home| guest.execute(home, "", None, &mut out)) else {
+        panic!("it may not read it any more")
+    };
+    assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE);
 }
