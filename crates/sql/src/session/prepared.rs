@@ -336,8 +336,8 @@ pub(super) struct Planned {
     pub(super) fields: Option<Arc<[Field]>>,
     /// The query, for the analytical path.
     pub(super) query: Option<Arc<ast::Query>>,
-    /// The role (its oid) that was last found to have the privileges the plan needs; 0 for none. Privileges are part of the
-    /// catalog, so what was found holds as long as the plan does.
+    /// The role (its oid; `u32::MAX` for the administrator) that was last found to have the privileges the plan needs; 0 for none. Privileges are
+    /// part of the catalog, so what was found holds as long as the plan does.
     pub(super) allowed_to: AtomicU32,
     /// A run looked at more rows than was expected when it was made: its tables have grown since, and another one may be better now.
     pub(super) outgrown: AtomicBool,

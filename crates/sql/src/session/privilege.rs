@@ -12,6 +12,9 @@ use super::{Home, Pause, Reply, Session};
 use crate::parse::{DefaultPrivileges, GrantStatement, GrantTarget};
 use crate::plan::RelationAccess;
 
+/// What a plan has for the administrator in `allowed_to`, who may more than the role that its objects belong to: no role's oid.
+const TO_ADMINISTRATOR: u32 = u32::MAX;
+
 /// `[schema.]name` from its parts.
 ///
 /// # Errors
@@ -41,13 +44,19 @@ fn acl_of(relation: &Relation) -> Option<&tenant::catalog::Acl> {
 }
 
 impl Session {
+    /// By what a plan knows whom it was found to be allowed to.
+    #[inline]
+    fn noted_as(&self) -> u32 {
+        let settings = self.settings.borrow();
+        let role = settings.role();
+        if role.administrator { TO_ADMINISTRATOR } else { role.oid.0 }
+    }
+
     /// Whether the role was found to have the privileges that a plan needs. What was found holds as long as the plan does.
     #[inline]
     pub(super) fn is_allowed(&self, planned: &Planned) -> bool {
-        let settings = self.settings.borrow();
-        let role = settings.role();
         // Relaxed: a hint that says what the same check would say again.
-        !role.administrator && planned.allowed_to.load(Ordering::Relaxed) == role.oid.0
+        planned.allowed_to.load(Ordering::Relaxed) == self.noted_as()
     }
 
     /// Checks that the role may do all that a plan does.
@@ -55,7 +64,7 @@ impl Session {
         if self.is_allowed(planned) && self.plan_holds(home, planned) {
             return Ok(());
         }
-        let (own, administrator) = (self.role(), self.is_administrator());
+        let own = self.role();
         let catalog = self.catalog(home);
         for access in &planned.bound.accesses {
             self.check_named(&catalog, access)?;
@@ -68,9 +77,8 @@ impl Session {
                 ));
             }
         }
-        // What the administrator may says nothing of the role that its objects belong to.
-        if !administrator && self.plan_holds(home, planned) {
-            planned.allowed_to.store(own.0, Ordering::Relaxed);
+        if self.plan_holds(home, planned) {
+            planned.allowed_to.store(self.noted_as(), Ordering::Relaxed);
         }
         Ok(())
     }
