@@ -22,6 +22,8 @@ const CASCADED_A_TURN: usize = 8192;
 struct Target {
     key: Key,
     row: Row,
+    /// As [`row_memory`] says of the row.
+    memory: usize,
 }
 
 /// A target as it is when it is changed.
@@ -52,7 +54,7 @@ impl Run<'_, '_> {
                         self.note_copied()?;
                     }
                     let target = self.assigned(plan, cx, target)?;
-                    self.note_bytes(row_memory(&target.row))?;
+                    self.note_bytes(target.memory)?;
                     targets.push(target);
                     Ok(())
                 })?;
@@ -71,7 +73,8 @@ impl Run<'_, '_> {
                         for (column, value) in &plan.assignments {
                             target.row[*column] = self.part(value, &ctx, &mut bytes)?;
                         }
-                        self.note_bytes(row_memory(&target.row))?;
+                        target.memory = row_memory(&target.row);
+                        self.note_bytes(target.memory)?;
                         targets.push(target);
                         Ok(())
                     },
@@ -170,8 +173,11 @@ impl Run<'_, '_> {
             .map(|(_, value)| self.part(value, &ctx, &mut bytes))
             .collect::<Halt<_>>()?;
         for ((column, _), value) in plan.assignments.iter().zip(values) {
-            target.row[*column] = value;
+            target.memory += value.heap_bytes();
+            let before = std::mem::replace(&mut target.row[*column], value);
+            target.memory -= before.heap_bytes();
         }
+        debug_assert_eq!(target.memory, row_memory(&target.row), "as if all of the row were looked at");
         Ok(target)
     }
 
@@ -226,8 +232,9 @@ impl Run<'_, '_> {
                 (false, true) => std::mem::take(row),
                 (false, false) => std::mem::replace(row, vec![Datum::Null; width]),
             };
-            self.note_changed(row_memory(&row) + key.len())?;
-            take(Target { key, row })?;
+            let memory = row_memory(&row);
+            self.note_changed(memory + key.len())?;
+            take(Target { key, row, memory })?;
             Ok(Flow::More)
         })?;
         Ok(())
@@ -281,8 +288,9 @@ impl Run<'_, '_> {
             if !same {
                 return Err(changed_since());
             }
-            self.note_changed(row_memory(&now) + key.len())?;
-            take(Target { key, row: now }, found, external.types)?;
+            let memory = row_memory(&now);
+            self.note_changed(memory + key.len())?;
+            take(Target { key, row: now, memory }, found, external.types)?;
         }
         Ok(())
     }
