@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// Notes the time outside of a transaction: whoever binds a statement reads its parameters next.
-    fn begin_if_idle(&mut self) {
+    pub(super) fn begin_if_idle(&mut self) {
         if matches!(self.transaction, Transaction::Idle) {
             self.begin_statement();
         }
@@ -237,6 +237,11 @@ impl Session {
         bind: Bind<'_>,
         out: &mut dyn Reply,
     ) -> Result<bool, Pause> {
+        let bound = self.bind_at_once(home, &bind);
+        if self.failing(home, bound)? {
+            out.bind_complete();
+            return Ok(true);
+        }
         let planning = self.planning(home, bind.statement);
         if planning == Some(false) {
             return Ok(false);
@@ -305,8 +310,7 @@ impl Session {
         let size = prepared.size;
         let kept = if bind.portal.is_empty() {
             // The one without a name is made for nearly every run: its memory matters where it is much.
-            let given: usize = bind.parameters.iter().flatten().map(|value| value.len()).sum();
-            let parameters = if given < COUNTED_MIN { 0 } else { row_memory(&parameters) };
+            let parameters = if bind.given_len() < COUNTED_MIN { 0 } else { row_memory(&parameters) };
             parameters + if size < COUNTED_MIN { 0 } else { size }
         } else {
             bind.portal.len() + size + row_memory(&parameters) + bind.result_formats.len()
@@ -319,26 +323,13 @@ impl Session {
             portal.bind_again(parameters, formats);
             return Ok(None);
         }
-        let (sql, statement) = (Arc::clone(&prepared.sql), prepared.statement.clone());
-        let plan = prepared.plan.clone();
+        let portal = prepared.portal_of(parameters, formats, kept);
         match kept {
             0 => {}
             kept if bind.portal.is_empty() => self.keep(kept)?,
             kept => self.require_room_to_keep(kept)?,
         }
-        Ok(Some(Portal {
-            sql,
-            statement,
-            plan,
-            parameters,
-            formats,
-            rows: PortalRows::Fresh,
-            hold: false,
-            cursor: false,
-            scroll: false,
-            number: 0,
-            kept,
-        }))
+        Ok(Some(portal))
     }
 
     /// Whether a statement has a plan that holds now, or needs none: to bind or describe it takes microseconds.
@@ -348,12 +339,16 @@ impl Session {
 
     /// As [`Session::is_planned`]; `None` where there is no such statement.
     fn planning(&self, home: &Home<'_>, name: &str) -> Option<bool> {
-        let prepared = self.statements.get(name)?;
-        Some(match (&prepared.plan, prepared.statement.as_deref()) {
+        self.statements.get(name).map(|prepared| self.needs_no_plan(home, prepared))
+    }
+
+    /// Whether a statement has a plan that holds now, or runs by none.
+    pub(super) fn needs_no_plan(&self, home: &Home<'_>, prepared: &Prepared) -> bool {
+        match (&prepared.plan, prepared.statement.as_deref()) {
             (Some(plan), _) => plan.is_described() && !plan.is_outgrown() && self.plan_holds(home, plan),
             (None, Some(statement)) => plannable(statement).is_none(),
             (None, None) => !prepared.is_shed,
-        })
+        }
     }
 
     /// Whether a portal's columns are known, if it has any.

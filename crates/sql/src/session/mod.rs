@@ -7,6 +7,7 @@
 mod analytic;
 #[cfg(test)]
 mod analytic_tests;
+mod binding;
 mod catalog_change;
 #[cfg(test)]
 mod clock_tests;

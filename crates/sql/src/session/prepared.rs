@@ -88,6 +88,23 @@ impl Prepared {
         true
     }
 
+    /// A portal of it, not run yet, that keeps so much.
+    pub(super) fn portal_of(&self, parameters: Parameters, formats: Formats, kept: usize) -> Portal {
+        Portal {
+            sql: Arc::clone(&self.sql),
+            statement: self.statement.clone(),
+            plan: self.plan.clone(),
+            parameters,
+            formats,
+            rows: PortalRows::Fresh,
+            hold: false,
+            cursor: false,
+            scroll: false,
+            number: 0,
+            kept,
+        }
+    }
+
     /// The plan whose rows the statement gives.
     pub(super) fn running_plan(&self) -> Option<&Arc<Planned>> {
         self.plan.as_ref().filter(|plan| plan.is_run)

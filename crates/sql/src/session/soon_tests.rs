@@ -113,3 +113,47 @@ fn who_may_no_longer_read_a_table_does_not_though_its_statement_runs_soon() {
     };
     assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE);
 }
+
+#[test]
+fn a_bind_that_is_made_at_once_gives_what_any_bind_does() {
+    let (mut bench, mut session) = tables();
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        for (name, sql) in [
+            ("row", "SELECT n, body FROM k WHERE id = $1"),
+            ("other", "SELECT body FROM k WHERE id = $1"),
+            ("begin", "BEGIN"),
+            ("shown", "EXPLAIN SELECT n, body FROM k WHERE id = $1"),
+            ("nothing", ""),
+        ] {
+            session.parse(home, name, sql, &[], &mut out).unwrap();
+        }
+        session.sync(home, &mut out).unwrap();
+        let seven = [Some(&b"7"[..])];
+        for (statement, result_formats) in [
+            ("begin", &[][..]),
+            ("row", &[][..]),
+            ("row", &[0, 0][..]),
+            ("other", &[0][..]),
+            ("nothing", &[][..]),
+            ("row", &[0][..]),
+        ] {
+            let has_parameter = matches!(statement, "row" | "other");
+            let parameters = if has_parameter { &seven[..] } else { &[] };
+            let bind = Bind { portal: "", statement, parameter_formats: &[], parameters, result_formats };
+            assert!(session.bind_at_once(home, &bind).unwrap(), "{statement}");
+            session.execute(home, "", None, &mut out).unwrap();
+        }
+        let several = Bind {
+            portal: "",
+            statement: "shown",
+            parameter_formats: &[],
+            parameters: &seven,
+            result_formats: &[0, 0],
+        };
+        assert!(!session.bind_at_once(home, &several).unwrap(), "what it shows is not known by its plan");
+        let named = Bind { portal: "p", ..several };
+        assert!(!session.bind_at_once(home, &named).unwrap());
+    });
+    assert_eq!(out.lines(), ["7.00|b", "7.00|b", "b", "7.00|b"]);
+}
