@@ -408,6 +408,11 @@ impl Planned {
         Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message))
     }
 
+    /// Whether a run that ends well has seen to what is due at its statement's end: a change has, and behind one by a short plan nothing more is due.
+    pub(super) fn finishes_itself(&self) -> bool {
+        self.is_run && self.is_short && self.bound.command.writes().is_some()
+    }
+
     /// Whether client and planner know all there is to know.
     pub(super) fn is_described(&self) -> bool {
         self.fields.is_some() && !self.parameters.contains(&PgType::Unknown)

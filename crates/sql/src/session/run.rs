@@ -200,8 +200,12 @@ impl Session {
         let open = self.transaction.open().expect("a transaction was just begun");
         let mark = open.txn.mark();
         let settings = self.settings.borrow().mark();
+        let is_finished =
+            self.slicing.is_none() && run.planned.is_some_and(|planned| planned.finishes_itself());
         let outcome = self.dispatch(home, run, out).and_then(|ran| {
-            self.finish_statement(home)?;
+            if !is_finished {
+                self.finish_statement(home)?;
+            }
             // A COPY runs on until its data has come.
             if !matches!(ran, Ran::CopyIn) {
                 self.check_taken()?;

@@ -157,3 +157,29 @@ fn a_bind_that_is_made_at_once_gives_what_any_bind_does() {
     });
     assert_eq!(out.lines(), ["7.00|b", "7.00|b", "b", "7.00|b"]);
 }
+
+#[test]
+fn a_change_that_runs_soon_checks_its_foreign_keys_at_its_end() {
+    let (mut bench, mut session) = tables();
+    for (sql, is_refused) in [
+        ("INSERT INTO r VALUES ($1, $1 + 5000)", true),
+        ("INSERT INTO r VALUES ($1, $1 + 1)", false),
+        ("UPDATE r SET o = o + 5000 WHERE id = $1", true),
+        ("UPDATE r SET o = o + 1 WHERE id = $1", false),
+        ("DELETE FROM o WHERE id = $1 + 2", true),
+        ("DELETE FROM r WHERE id = $1", false),
+        ("DELETE FROM o WHERE id = $1 + 2", false),
+    ] {
+        bind(&mut bench, &mut session, sql);
+        let mut out = Answer::default();
+        let executed = bench.turn(|home| session.execute(home, "", None, &mut out));
+        match executed {
+            Err(Pause::Error(error)) => {
+                assert!(is_refused, "{sql}: {}", error.message());
+                assert_eq!(error.state(), SqlState::FOREIGN_KEY_VIOLATION, "{sql}");
+            }
+            executed => assert!(!is_refused && executed.is_ok(), "{sql}"),
+        }
+        bench.turn(|home| session.sync(home, &mut out)).unwrap();
+    }
+}
