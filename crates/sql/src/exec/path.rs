@@ -1,6 +1,7 @@
 //! Access paths: from values to the rows of a table.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use base::limits::KEY_LEN_MAX;
 use smallvec::SmallVec;
@@ -11,6 +12,7 @@ use types::datetime::zone::offset_at;
 use types::datetime::{DAY_MICROS, SECOND_MICROS};
 use types::{Datum, FormatContext, PgType};
 
+use super::slice::KeySets;
 use super::{Cx, Flow, Halt, Key, Run, Slice};
 use crate::expr::{BoundExpr, SubqueryEval, eval_filter, eval_ref};
 use crate::memory_bound::{Held, value_memory};
@@ -85,14 +87,14 @@ impl Run<'_, '_> {
                 }
                 // One row is looked at again wherever it is found.
                 let slice = self.limits.slice.filter(|_| self.only.borrow().is_none());
-                self.each_of_sets(parts, cx, row, &mut |(number, of), values, row| {
-                    if let Some(slice) = slice {
-                        if number < slice.first_combination(of) {
-                            return Ok(Flow::More);
-                        }
-                        if !slice.begin_combination(number) {
-                            return Ok(Flow::Stop);
-                        }
+                let mut held = self.memory.hold();
+                let (sets, first) = match slice.and_then(Slice::sets) {
+                    Some((sets, first)) => (Arc::clone(sets), first),
+                    None => (Arc::new(self.probe_sets(parts, cx, row, &mut held)?), 0),
+                };
+                each_of_sets(&sets, first, row, &mut |number, values, row| {
+                    if slice.is_some_and(|slice| !slice.begin_combination(&sets, number)) {
+                        return Ok(Flow::Stop);
                     }
                     let ends = (lower.as_ref(), upper.as_ref());
                     let found = self.find(scan, *index, values, ends, *backward, cx, row, emit);
@@ -113,38 +115,15 @@ impl Run<'_, '_> {
         Ok(false)
     }
 
-    /// Gives each combination of the values that key columns may have, the last column's turning fastest, until it is told to stop: with its number, and how many there are.
-    fn each_of_sets(
+    /// The values that key columns may have.
+    fn probe_sets(
         &self,
         parts: &[KeyPart],
         cx: &Cx<'_>,
-        row: &mut Vec<Datum>,
-        each: &mut dyn FnMut((usize, usize), &[Datum], &mut Vec<Datum>) -> Halt<Flow>,
-    ) -> Halt<Flow> {
-        let mut sets: Vec<Vec<Datum>> = Vec::with_capacity(parts.len());
-        let mut held = self.memory.hold();
-        for part in parts {
-            sets.push(self.probe_set(part, cx, row, &mut held)?);
-        }
-        if sets.iter().any(Vec::is_empty) {
-            return Ok(Flow::More);
-        }
-        let of = sets.iter().fold(1_usize, |of, set| of.saturating_mul(set.len()));
-        let (mut at, mut number) = (vec![0; sets.len()], 0);
-        let mut values = Values::new();
-        loop {
-            values.clear();
-            values.extend(at.iter().zip(&sets).map(|(i, set)| set[*i].clone()));
-            if each((number, of), &values, row)? == Flow::Stop {
-                return Ok(Flow::Stop);
-            }
-            number += 1;
-            let Some(turn) = (0..at.len()).rev().find(|i| at[*i] + 1 < sets[*i].len()) else {
-                return Ok(Flow::More);
-            };
-            at[turn] += 1;
-            at[turn + 1..].fill(0);
-        }
+        row: &[Datum],
+        held: &mut Held<'_>,
+    ) -> Halt<KeySets> {
+        parts.iter().map(|part| self.probe_set(part, cx, row, held)).collect()
     }
 
     /// About how many rows a path of the scan comes by, with the values it has now; the count ends once it is beyond `max`. The path needs no other row.
@@ -173,7 +152,10 @@ impl Run<'_, '_> {
         };
         let definition = &scan.table.indexes[*index];
         let mut rows = 0.0;
-        self.each_of_sets(parts, cx, &mut vec![Datum::Null; width], &mut |_, values, row| {
+        let mut row = vec![Datum::Null; width];
+        let mut held = self.memory.hold();
+        let sets = self.probe_sets(parts, cx, &row, &mut held)?;
+        each_of_sets(&sets, 0, &mut row, &mut |_, values, row| {
             self.step()?;
             let ends = (lower.as_ref(), upper.as_ref());
             rows += match self.key_range(definition, values, ends, cx, row)? {
@@ -391,6 +373,34 @@ impl Run<'_, '_> {
         values.dedup_by(|a, b| types::equal(a, b));
         Ok(values)
     }
+}
+
+/// Gives each combination of the values that key columns may have from number `first` on, the last column's turning fastest, until it is told to stop.
+fn each_of_sets(
+    sets: &[Vec<Datum>],
+    first: usize,
+    row: &mut Vec<Datum>,
+    each: &mut dyn FnMut(usize, &[Datum], &mut Vec<Datum>) -> Halt<Flow>,
+) -> Halt<Flow> {
+    if sets.iter().any(Vec::is_empty) {
+        return Ok(Flow::More);
+    }
+    let (mut at, mut rest) = (vec![0; sets.len()], first);
+    for (at, set) in at.iter_mut().zip(sets).rev() {
+        (*at, rest) = (rest % set.len(), rest / set.len());
+    }
+    let mut values = Values::new();
+    for number in first.. {
+        values.clear();
+        values.extend(at.iter().zip(sets).map(|(i, set)| set[*i].clone()));
+        if each(number, &values, row)? == Flow::Stop {
+            return Ok(Flow::Stop);
+        }
+        let Some(turn) = (0..at.len()).rev().find(|i| at[*i] + 1 < sets[*i].len()) else { break };
+        at[turn] += 1;
+        at[turn + 1..].fill(0);
+    }
+    Ok(Flow::More)
 }
 
 impl Fitted {

@@ -1,6 +1,7 @@
 //! A part of a long statement: as much as one turn may take.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use types::Datum;
 
@@ -15,18 +16,16 @@ const COST_OF_CHANGE: u32 = 8;
 /// Bytes of changed rows that cost as much as a row looked at, so that a slice changes 256 KiB at most, or one row.
 const BYTES_OF_COST: usize = 256;
 
-/// Of a list of values that key columns may have, each slice evaluates and sorts all: so one may cost this part of their number, if that is more than others may, and
-/// so many times as much as others at most.
-const PART_OF_LIST: usize = 4;
-const COST_MAX_TIMES: u32 = 16;
+/// The values that key columns may have: of each column, in their order. Each slice but the first has them from the one before.
+pub(super) type KeySets = Vec<Vec<Datum>>;
 
 /// Where a slice ended and the next one goes on.
 #[derive(Clone, Debug)]
 pub enum Position {
     /// Behind this key of the tree that is scanned: the table's or an index's.
     After(Key),
-    /// With this combination of the values that key columns may have, behind this key of those that it finds.
-    Combination { number: usize, after: Option<Key> },
+    /// With the combination of this number of the values that key columns may have, behind this key of those that it finds.
+    Combination { sets: Arc<KeySets>, number: usize, after: Option<Key> },
     /// With this row of those given.
     Row(usize),
     /// With this value of a series, which has the end and the step that it had in the first slice.
@@ -38,17 +37,15 @@ pub enum Position {
 pub struct Slice<'a> {
     from: Option<&'a Position>,
     cost: Cell<u32>,
-    cost_max: Cell<u32>,
     /// The combination of values whose rows are gone through now.
-    combination: Cell<Option<usize>>,
+    combination: RefCell<Option<(Arc<KeySets>, usize)>>,
     next: RefCell<Option<Position>>,
 }
 
 impl<'a> Slice<'a> {
     /// From where the slice before ended; `None` for the first.
     pub fn new(from: Option<&'a Position>) -> Slice<'a> {
-        let (cost, cost_max, combination) = (Cell::new(0), Cell::new(COST_MAX), Cell::new(None));
-        Slice { from, cost, cost_max, combination, next: RefCell::default() }
+        Slice { from, cost: Cell::new(0), combination: RefCell::default(), next: RefCell::default() }
     }
 
     /// Where the next slice goes on; `None` if the statement is through.
@@ -87,35 +84,35 @@ impl<'a> Slice<'a> {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.cost.get() >= self.cost_max.get()
+        self.cost.get() >= COST_MAX
     }
 
-    /// The first combination of values that belongs to it, of so many.
-    pub(super) fn first_combination(&self, of: usize) -> usize {
-        let part = u32::try_from(of / PART_OF_LIST).unwrap_or(u32::MAX);
-        self.cost_max.set(part.clamp(COST_MAX, COST_MAX_TIMES * COST_MAX));
+    /// The values that key columns had in the slices before, and the first of their combinations that belongs to it; `None` for the first slice.
+    pub(super) fn sets(&self) -> Option<(&'a Arc<KeySets>, usize)> {
         match self.from {
-            Some(Position::Combination { number, .. }) => *number,
-            _ => 0,
+            Some(Position::Combination { sets, number, .. }) => Some((sets, *number)),
+            _ => None,
         }
     }
 
     /// Goes on with this combination; false if that is the next slice's.
-    pub(super) fn begin_combination(&self, number: usize) -> bool {
+    pub(super) fn begin_combination(&self, sets: &Arc<KeySets>, number: usize) -> bool {
         if self.is_full() {
-            self.end_at(Position::Combination { number, after: None });
+            self.end_at(Position::Combination { sets: Arc::clone(sets), number, after: None });
             return false;
         }
-        self.combination.set(Some(number));
+        self.combination.replace(Some((Arc::clone(sets), number)));
         self.note_examined();
         true
     }
 
     /// The key behind which it goes on in the range that is scanned now; `None` from the range's start.
     pub(super) fn start(&self) -> Option<&'a Key> {
-        match (self.from, self.combination.get()) {
+        match (self.from, &*self.combination.borrow()) {
             (Some(Position::After(key)), None) => Some(key),
-            (Some(Position::Combination { number, after }), Some(now)) if now == *number => after.as_ref(),
+            (Some(Position::Combination { number, after, .. }), Some((_, now))) if now == number => {
+                after.as_ref()
+            }
             _ => None,
         }
     }
@@ -123,9 +120,9 @@ impl<'a> Slice<'a> {
     /// Ends behind this key of the range that is scanned now.
     pub(super) fn end_after(&self, key: &[u8]) {
         let key = Key::from_slice(key);
-        self.end_at(match self.combination.get() {
+        self.end_at(match self.combination.take() {
             None => Position::After(key),
-            Some(number) => Position::Combination { number, after: Some(key) },
+            Some((sets, number)) => Position::Combination { sets, number, after: Some(key) },
         });
     }
 
