@@ -246,10 +246,12 @@ impl View<'_> {
         for row in &found {
             self.change_referencing(action, &pairs, row, new.as_deref())?;
         }
-        if found.len() < ROWS_OF_PART {
+        let is_through = found.len() < ROWS_OF_PART;
+        if is_through && after.is_none() {
             return Ok(None);
         }
-        let after = found.pop();
+        // Between two parts others may have given a row a key before those that were gone through: it is there once all is gone through from the first key on.
+        let after = if is_through { None } else { found.pop() };
         Ok(Some(PendingCheck::Referenced { table, referencing, constraint, old, new, after }))
     }
 

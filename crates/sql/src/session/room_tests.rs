@@ -668,3 +668,32 @@ fn sum_of_v(bench: &mut Bench, session: &mut Session) -> i64 {
     let parts = (0..20_000).step_by(2500).map(part).collect::<Vec<_>>().join("; ");
     bench.run(session, &parts).lines().iter().map(|sum| sum.parse::<i64>().expect("a number")).sum()
 }
+
+/// No index finds them: they are gone through by their keys, and a slice goes on behind the last one of the slice before.
+#[test]
+fn rows_that_a_delete_goes_through_in_slices_are_all_found_where_others_give_them_other_keys() {
+    let mut bench = Bench::new();
+    let (mut session, mut other) = (bench.session(), bench.session());
+    bench.run(
+        &mut session,
+        "CREATE TABLE p (id int PRIMARY KEY);
+         CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE);
+         INSERT INTO p VALUES (1), (2), (3);
+         INSERT INTO c SELECT g, 1 FROM generate_series(1, 12000) g",
+    );
+    let mut turns = 0;
+    let answer = loop {
+        match bench.try_run(&mut session, "DELETE FROM p WHERE id <> 2") {
+            Ok(answer) => break answer,
+            Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
+            Err(pause) => panic!("{pause:?}"),
+        }
+        if turns == 5 {
+            let moved = bench.run(&mut other, "UPDATE c SET id = 0 WHERE id = 12000");
+            assert_eq!(moved.tags, ["UPDATE 1"]);
+        }
+    };
+    assert_eq!(answer.tags, ["DELETE 2"]);
+    assert!(turns > 10, "{turns} turns");
+    assert_eq!(bench.run(&mut session, "SELECT count(*) FROM c").lines(), ["0"]);
+}
