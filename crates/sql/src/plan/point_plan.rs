@@ -458,8 +458,8 @@ pub struct DeletePlan {
 }
 
 impl PointPlan {
-    /// Whether it can be run in parts: its rows come from one scan of a table or an index, from a series, or are given, none of them depends on another
-    /// one, and foreign keys can be checked after each part, or behind the last one ([`PointPlan::refers_to_itself`]).
+    /// Whether it can be run in parts: its rows come from one scan of a table or an index, from a series, or are given, or it is one that others refer to, none of
+    /// them depends on another one, and foreign keys can be checked after each part, or behind the last one ([`PointPlan::refers_to_itself`]).
     pub(super) fn can_run_in_slices(&self) -> bool {
         // What is to be done to rows of the same table would come before the statement finds them.
         let is_alone = |table: &Table| {
@@ -495,7 +495,13 @@ impl PointPlan {
                         && !may_move_references(&update.table, &update.assignments)
                 }
                 PointStatement::Delete(delete) => {
-                    is_found(&delete.source, delete.joined) && is_alone(&delete.table)
+                    // One row is found at once; what is to be done to those that refer to it may be very much.
+                    let is_one_row = match &delete.source {
+                        ChangeSource::Node(node) => !delete.joined && node.finds_one_row(),
+                        ChangeSource::External { .. } => false,
+                    };
+                    let asks = is_one_row && !delete.table.referenced_by.is_empty();
+                    (asks || is_found(&delete.source, delete.joined)) && is_alone(&delete.table)
                 }
             }
     }

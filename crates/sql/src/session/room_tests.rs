@@ -697,3 +697,27 @@ fn rows_that_a_delete_goes_through_in_slices_are_all_found_where_others_give_the
     assert!(turns > 10, "{turns} turns");
     assert_eq!(bench.run(&mut session, "SELECT count(*) FROM c").lines(), ["0"]);
 }
+
+#[test]
+fn a_row_that_is_found_by_its_key_is_deleted_in_slices_where_very_many_refer_to_it() {
+    let mut bench = Bench::within(ByteCount::from_mib(32));
+    let mut session = bench.session();
+    bench.run(
+        &mut session,
+        "CREATE TABLE p (id int PRIMARY KEY);
+         CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE);
+         CREATE INDEX ON c (p);
+         INSERT INTO p SELECT g FROM generate_series(1, 1000) g;
+         INSERT INTO c SELECT g, CASE WHEN g > 12000 THEN 2 ELSE 1 END FROM generate_series(1, 12010) g",
+    );
+    let plan = bench.run(&mut session, "EXPLAIN DELETE FROM p WHERE id = 1").lines();
+    assert!(plan.iter().any(|line| line.contains("Index Scan")), "{plan:#?}");
+    let (answer, turns) = bench.run_in_turns(&mut session, "DELETE FROM p WHERE id = 1");
+    assert_eq!(answer.tags, ["DELETE 1"]);
+    assert!(turns > 10, "{turns} turns");
+    let left = "SELECT count(*) FROM p; SELECT count(*) FROM c";
+    assert_eq!(bench.run(&mut session, left).lines(), ["999", "10"]);
+    let (answer, turns) = bench.run_in_turns(&mut session, "DELETE FROM p WHERE id = 2");
+    assert_eq!(answer.tags, ["DELETE 1"]);
+    assert!(turns <= 2, "{turns} turns for ten rows");
+}
