@@ -192,6 +192,14 @@ impl View<'_> {
         Ok(found.map(|bytes| RowRef::new(table, Cow::Borrowed(key), bytes)))
     }
 
+    /// Asks for the rows with these keys of the table's tree from memory together, before they are looked up one after the other. Only a speed-up.
+    pub fn ask_for_rows(&self, table: &Table, keys: &[Key]) {
+        let Ok((pages, root)) = source(&self.tenant, self.txn, table.tree, State::Statement) else { return };
+        let mut found = Vec::with_capacity(keys.len());
+        // A page that is not there is told of when its row is looked up.
+        let _ = btree::get_many(&pages, root, keys, &mut found);
+    }
+
     /// The row with this value in a unique index (or the primary key), which has one value for each column and none NULL.
     pub fn get_unique<'v>(
         &'v mut self,

@@ -60,7 +60,7 @@ impl Run<'_, '_> {
         let mut key = Vec::new();
         let mut args = Row::new();
         let mut first = true;
-        self.node(from, cx, row, &mut |row| {
+        self.node_to_end(from, !plan.first_row_decides, cx, row, &mut |row| {
             let at = if plan.grouped {
                 self.project(&plan.keys, cx, row, &mut keys)?;
                 key.clear();

@@ -5,6 +5,7 @@
 //! in a `RefCell`. What must wait ends the run; the caller takes the statement back, waits, and runs it anew.
 
 mod aggregate;
+mod ahead;
 mod change;
 mod conflict;
 mod function;

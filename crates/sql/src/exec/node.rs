@@ -51,7 +51,7 @@ impl Run<'_, '_> {
     }
 
     #[inline]
-    fn passes(&self, node: &Node, cx: &Cx<'_>, row: &[Datum]) -> Halt<bool> {
+    pub(super) fn passes(&self, node: &Node, cx: &Cx<'_>, row: &[Datum]) -> Halt<bool> {
         match &node.filter {
             Some(filter) => eval_filter(filter, &cx.row(row)).map_err(|error| self.halt(error)),
             None => Ok(true),

@@ -234,6 +234,20 @@ impl Run<'_, '_> {
         Ok((!range.is_empty()).then_some(range))
     }
 
+    /// The key of the one row that a scan looks for, with the values it has now; `None` for none.
+    pub(super) fn whole_key(&self, scan: &ScanNode, cx: &Cx<'_>, row: &[Datum]) -> Halt<Option<Key>> {
+        let AccessPath::Index { parts, .. } = &scan.path else { return Ok(None) };
+        let mut values = Values::new();
+        for part in parts {
+            let KeyPart::Equal(expr, fit) = part else { return Ok(None) };
+            match self.probe_equal(expr, *fit, cx, row)? {
+                Fitted::Value(value) => values.push(value),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(primary_key(&scan.table, &values)))
+    }
+
     /// The one row with this key.
     fn get(
         &self,
