@@ -1,5 +1,6 @@
 //! One level of SELECT: projection, sort, DISTINCT, locks, OFFSET and LIMIT.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use base::{SqlError, SqlState};
@@ -10,7 +11,7 @@ use types::{Datum, Row, row_memory};
 
 use super::row_key::{push_key_of, row_key};
 use super::{Cx, Flow, Halt, Key, Run};
-use crate::expr::{BoundExpr, EvalCtx, Volatility, eval};
+use crate::expr::{BoundExpr, EvalCtx, Volatility, eval, eval_ref};
 use crate::memory_bound::{Held, require_row_len};
 use crate::plan::{DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, SelectPlan, SortColumn};
 
@@ -136,7 +137,15 @@ impl Run<'_, '_> {
         let ctx = cx.row(row);
         let mut bytes = 0;
         for expr in exprs {
-            out.push(self.part(expr, &ctx, &mut bytes)?);
+            // Copied to where it is to be, not by way of results: a value that was just written in parts is waited for by who moves it.
+            out.push(Datum::Null);
+            let slot = out.last_mut().expect("it was just pushed");
+            match eval_ref(expr, &ctx).map_err(|error| self.halt(error))? {
+                Cow::Borrowed(value) => slot.clone_from(value),
+                Cow::Owned(value) => *slot = value,
+            }
+            bytes += slot.heap_bytes();
+            require_row_len(bytes)?;
         }
         Ok(())
     }
