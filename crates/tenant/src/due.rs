@@ -22,7 +22,7 @@ use crate::cursor::Direction;
 use crate::foreign_key::Pairs;
 use crate::interrupt::Step;
 use crate::kept::TURN_STEPS;
-use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
+use crate::locks::{LockMode, LockTag, RowLock, TableLock, WaitPolicy};
 use crate::row::keys::{Key, KeyRange};
 use crate::view::{Access, State, View};
 
@@ -277,6 +277,10 @@ impl View<'_> {
             && self.tenant.lock(self.txn, LockTag::Table(referenced.oid), share, WaitPolicy::NoWait)?
         {
             self.txn.tables.add(referenced.oid, share.bit());
+        }
+        // Another key, which somebody else gives a row, would have it among those that were looked at; nothing is asked of its foreign keys for that.
+        if side == Side::Referenced {
+            self.hold_places(table, RowLock::Update)?;
         }
         let after = match &self.txn.due.checks[place].1 {
             Made::UpTo(after) => Some(after.clone()),

@@ -210,7 +210,7 @@ impl View<'_> {
         };
         self.lock_written(table, key, mode)?;
         if moved {
-            if table.foreign_keys.iter().any(|foreign| !foreign.validated) {
+            if !table.foreign_keys.is_empty() {
                 self.hold_places(table, RowLock::KeyShare)?;
             }
             let index = table.primary_index().expect("only a primary key moves");
