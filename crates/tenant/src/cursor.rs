@@ -130,6 +130,11 @@ impl Scan<'_> {
         self.of.table()
     }
 
+    /// The index that is scanned, if it is not the table's own tree.
+    pub(crate) fn index(&self) -> Option<&Index> {
+        self.of.index()
+    }
+
     /// The key, in the tree that is scanned, of the entry last visited, where the transaction has changed nothing of that tree.
     ///
     /// # Panics

@@ -15,7 +15,7 @@ use crate::due::Side;
 use crate::interrupt::Step;
 use crate::key_types::{is_one_to_one, referenced_value, referencing_value};
 use crate::locks::{LockMode, LockTag, RowLock, TableLock, WaitPolicy};
-use crate::row::keys::{ColumnRange, Key, KeyRange};
+use crate::row::keys::{ColumnRange, Key, KeyRange, index_entry_of_bytes};
 use crate::view::{Access, State, View};
 use crate::write::Updated;
 
@@ -31,7 +31,7 @@ pub(crate) enum PendingCheck {
         constraint: Oid,
         old: Vec<Datum>,
         new: Option<Vec<Datum>>,
-        /// What is to be done to rows that reference it was done to those up to this key.
+        /// What is to be done to rows that reference it was done to those up to this key, of the tree that is gone through for them.
         after: Option<Key>,
     },
 }
@@ -243,16 +243,26 @@ impl View<'_> {
         {
             found.push(row);
         }
+        let is_through = found.len() < ROWS_OF_PART;
+        let last = match found.last().filter(|_| !is_through) {
+            Some(row) => self.key_scanned(&rows.scan, row)?,
+            None => None,
+        };
         for row in &found {
             self.change_referencing(action, &pairs, row, new.as_deref())?;
         }
-        let is_through = found.len() < ROWS_OF_PART;
         if is_through && after.is_none() {
             return Ok(None);
         }
         // Between two parts others may have given a row a key before those that were gone through: it is there once all is gone through from the first key on.
-        let after = if is_through { None } else { found.pop() };
-        Ok(Some(PendingCheck::Referenced { table, referencing, constraint, old, new, after }))
+        Ok(Some(PendingCheck::Referenced { table, referencing, constraint, old, new, after: last }))
+    }
+
+    /// The key, in the tree that is scanned, of the row with this key; `None` if it is not there.
+    fn key_scanned(&mut self, scan: &Scan<'_>, row: &Key) -> Step<Option<Key>> {
+        let (table, Some(index)) = (scan.table(), scan.index()) else { return Ok(Some(row.clone())) };
+        let Some(bytes) = self.read(table.tree, row, State::Newest)? else { return Ok(None) };
+        Ok(index_entry_of_bytes(table, index, &bytes, row)?.map(|entry| entry.key))
     }
 
     /// Errors: 23503.
@@ -505,8 +515,7 @@ impl View<'_> {
         Ok(false)
     }
 
-    /// The rows that reference these values, for [`View::next_referencing`]; `None` where none can. Where all rows of the table are gone through, those behind the key `after`:
-    /// from an index those before it are gone.
+    /// The rows that reference these values, for [`View::next_referencing`]; `None` where none can. Those behind the key `after` of the tree that is gone through.
     fn referencing_rows(
         &mut self,
         referencing: &Arc<Table>,
@@ -522,9 +531,9 @@ impl View<'_> {
             Some(values) => access_to(referencing, &pairs.key.columns, values),
             None => (Access::Table, KeyRange::all()),
         };
-        let range = match access {
-            Access::Table => KeyRange::behind(after),
-            Access::Index(_) => range,
+        let range = match after {
+            Some(_) => KeyRange { from: KeyRange::behind(after).from, to: range.to },
+            None => range,
         };
         let scan = self.scan_state(referencing, access, range, Direction::Forward, State::Newest);
         Some(Referencing { scan, values })

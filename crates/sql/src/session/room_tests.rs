@@ -753,3 +753,37 @@ fn rows_get_no_other_keys_while_all_are_looked_at_for_what_they_refer_to() {
     assert_eq!(bench.run(&mut other, moved).tags, ["UPDATE 1"]);
     assert_eq!(bench.run(&mut session, "SELECT count(*) FROM p").lines(), ["17000"]);
 }
+
+/// Of an index of the first column alone a part goes on behind the last row of the one before, which may have left others in it.
+#[test]
+fn rows_that_refer_by_two_columns_are_deleted_in_slices_from_an_index_of_one() {
+    for (key, index) in [("(a, id)", ""), ("(id)", "CREATE INDEX ON c (a);")] {
+        let mut bench = Bench::new();
+        let (mut session, mut other) = (bench.session(), bench.session());
+        let tables = format!(
+            "CREATE TABLE p (a int, b int, PRIMARY KEY (a, b));
+             CREATE TABLE c (a int, id int, b int, PRIMARY KEY {key}, FOREIGN KEY (a, b) REFERENCES p ON DELETE CASCADE);
+             {index}
+             INSERT INTO p VALUES (1, 1), (1, 2), (2, 1);
+             INSERT INTO c SELECT 1, g, CASE WHEN g % 4 = 0 THEN 2 ELSE 1 END FROM generate_series(1, 16000) g;
+             INSERT INTO c VALUES (2, 20000, 1)"
+        );
+        bench.run(&mut session, &tables);
+        let mut turns = 0;
+        let answer = loop {
+            match bench.try_run(&mut session, "DELETE FROM p WHERE a + b = 2") {
+                Ok(answer) => break answer,
+                Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
+                Err(pause) => panic!("{pause:?}"),
+            }
+            if turns == 4 {
+                let moved = bench.run(&mut other, "UPDATE c SET id = 0 WHERE a = 1 AND id = 15999");
+                assert_eq!(moved.tags, ["UPDATE 1"]);
+            }
+        };
+        assert_eq!(answer.tags, ["DELETE 1"]);
+        assert!(turns > 8, "{turns} turns");
+        let left = "SELECT count(*) FROM c WHERE b = 1; SELECT count(*) FROM c WHERE b = 2";
+        assert_eq!(bench.run(&mut session, left).lines(), ["1", "4000"]);
+    }
+}
