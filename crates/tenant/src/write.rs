@@ -198,8 +198,9 @@ impl View<'_> {
             let before = index_entry_of_bytes(table, index, &old, key)?;
             let after = index_entry(index, row, &new_key)?;
             if before != after {
-                // Nothing references the keys of a partial index.
-                key_changed |= index.unique && index.predicate.is_none() && !is_same_key(&before, &after);
+                // Nothing references the keys of a partial index, nor what a function makes of a column.
+                let is_referable = index.unique && index.predicate.is_none() && index.is_plain();
+                key_changed |= is_referable && !is_same_key(&before, &after);
                 changes.push((i, before, after));
             }
         }

@@ -390,3 +390,17 @@ fn conditions_of_other_kinds_are_refused() {
         assert_eq!(rows(&filled, &query).len(), found, "{last}");
     }
 }
+
+#[test]
+fn who_refers_to_a_row_does_not_wait_where_only_what_a_function_makes_of_a_column_changes() {
+    let mut bench = Bench::new();
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(
+        &mut one,
+        "create table u (id int primary key, email text); create unique index on u (lower(email));
+         create table c (u int references u); insert into u values (1, 'a')",
+    );
+    bench.run(&mut one, "begin; update u set email = 'b' where id = 1");
+    assert_eq!(bench.run(&mut other, "insert into c values (1)").tags, ["INSERT 0 1"]);
+    bench.run(&mut one, "commit");
+}
