@@ -19,6 +19,7 @@ fn row(resource: Resource, given: u64, missed: u64, active: u64) -> LedgerRow {
         demanded: 0,
         given,
         missed,
+        by_chance: 0,
         over: 0,
         own_limit: OwnLimit::default(),
         active: Nanos(active),

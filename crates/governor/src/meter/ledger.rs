@@ -9,7 +9,7 @@ pub enum Resource {
     Cpu,
     /// I/O on a volume, in requests; priced by the request.
     Io { volume: u32 },
-    /// Buffer memory, in reads and write-backs; priced by the excess one.
+    /// Buffer memory, in reads and write-backs; priced by the excess one, once it is found ([`LedgerRow::missed`]).
     Memory,
     /// Working memory, in I/Os spilled; priced by the excess one. `promised` and `demanded` are what would have been spilled with the
     /// promise to itself.
@@ -115,8 +115,11 @@ pub struct LedgerRow {
     pub demanded: u64,
     /// Of processor time with what was taken before the tenant's home was there; none of that is in `missed` and `over`.
     pub given: u64,
-    /// `demanded` less `given`, if that is above zero. Of I/O: what was due in the interval and not issued in it.
+    /// `demanded` less `given`, if that is above zero. Of I/O: what was due in the interval and not issued in it. Of buffer memory, whose baseline
+    /// is a simulation of some of the pages: that of this interval and of those before it that left it open, once it is more than chance; else 0.
     pub missed: u64,
+    /// The most of `missed` that may be chance: of buffer memory. What else is missed was counted.
+    pub by_chance: u64,
     /// `given` less what the limit comes to over the interval, if that is above zero: what a burst and debt let through. Of I/O 0
     /// where the limit changed within the interval: its meter knows the last one only.
     pub over: u64,

@@ -211,6 +211,7 @@ mod tests {
             demanded: 0,
             given,
             missed: 0,
+            by_chance: 0,
             over: 0,
             own_limit: OwnLimit::default(),
             active: Nanos(active),

@@ -583,6 +583,7 @@ pub(super) mod tests {
             demanded: 10,
             given,
             missed: 0,
+            by_chance: 0,
             over: 0,
             own_limit: OwnLimit::default(),
             active: Nanos(5),

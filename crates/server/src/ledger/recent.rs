@@ -137,6 +137,7 @@ mod tests {
             demanded: 9,
             given: 9 - missed,
             missed,
+            by_chance: 0,
             over: 0,
             own_limit: OwnLimit::default(),
             active: Nanos(1),

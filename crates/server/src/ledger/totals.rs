@@ -128,6 +128,7 @@ mod tests {
             demanded: 9,
             given,
             missed: 9 - given,
+            by_chance: 0,
             over: 2,
             own_limit: OwnLimit::default(),
             active: Nanos(1),

@@ -330,6 +330,7 @@ impl Record {
             demanded,
             given: given + past,
             missed,
+            by_chance: 0,
             over,
             own_limit: OwnLimit { held, debt, forgiven, awaited },
             active,

@@ -195,6 +195,7 @@ fn judge_tenant(
         demanded: whole(demanded.parts as f64),
         given: whole(usage.given.parts as f64),
         missed,
+        by_chance: 0,
         over: over(&standing, &usage, from, to),
         own_limit: OwnLimit { awaited: whole(usage.awaited.parts as f64), ..OwnLimit::default() },
         active: standing.pending.take_time(1, from, to),

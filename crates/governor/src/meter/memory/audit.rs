@@ -6,6 +6,7 @@ use base::limits::PAGE_SIZE;
 use base::{ByteCount, Nanos, TenantId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::evidence::{Evidence, Found, Terms};
 use super::meters::{MemoryMeters, MemoryTerms};
 use super::reader::MemoryReader;
 use super::tally::{EVIDENCE_MIN, MemoryCounts};
@@ -13,10 +14,11 @@ use crate::meter::{Cause, LedgerRow, OwnLimit, Resource, end_of_interval};
 
 /// A row of the ledger, and what of it only memory has. The row is in I/Os that memory *spared*: a use of a page that is in memory spares a read,
 /// a change of one that was not written since the one before spares a write-back. `promised` and `demanded` are those that the
-/// promised memory would have spared, `given` those that were, `missed` the excess I/O.
+/// promised memory would have spared, `given` those that were, `missed` the excess I/O that is found with this interval: beyond what chance explains, and
+/// of the intervals before, too, that left it open.
 ///
 /// Example: 10,000 uses, of which 500 would have been read in the promised memory and 620 were: demanded 9,500, given 9,380,
-/// missed 120.
+/// missed 120, of which 100 may be chance. With 580 read nothing is missed yet; if it is 580 again in the next interval, 160 are missed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRow {
     pub ledger: LedgerRow,
@@ -47,6 +49,8 @@ struct Record {
     seen: MemoryCounts,
     /// Nothing was seen since the interval began: it begins anew with each collection.
     is_quiet: bool,
+    /// Of the intervals before.
+    evidence: Evidence,
 }
 
 impl Record {
@@ -104,9 +108,13 @@ impl MemoryAudit {
                 counts: MemoryCounts::default(),
                 seen: MemoryCounts::default(),
                 is_quiet: true,
+                evidence: Evidence::default(),
             };
             let record = records.entry(read.tenant).or_insert_with(fresh);
             let before = std::mem::replace(&mut record.terms, read.terms);
+            if before.promised.0 == 0 {
+                record.evidence = Evidence::default();
+            }
             if read.counts.told > record.seen.told {
                 demanded = demanded.saturating_add(read.terms.promised.0);
             }
@@ -155,16 +163,19 @@ impl MemoryAudit {
         });
         ended.sort_unstable_by_key(|(tenant, ..)| *tenant);
         for (tenant, terms, from, counts) in ended {
-            let cause = |missed: u64| {
-                if self.overbooked_at > from {
+            let Some(record) = records.get_mut(&tenant) else { continue };
+            let terms = Terms { promised: terms.promised, penalty_micros: terms.penalty_micros };
+            let found = record.evidence.add(from, &counts, terms);
+            let cause = |found: &Found| {
+                if self.overbooked_at > found.since {
                     Cause::Overbooked
-                } else if system_over.0 / PAGE_SIZE as u64 >= missed {
+                } else if system_over.0 / PAGE_SIZE as u64 >= found.excess {
                     Cause::System
                 } else {
                     Cause::Neighbour
                 }
             };
-            each(judge(tenant, &terms, (from, now), counts, cause));
+            each(row_of(tenant, (from, now), counts, found, cause));
         }
     }
 
@@ -174,17 +185,17 @@ impl MemoryAudit {
     }
 }
 
-fn judge(
+/// A tenant's row. `cause`: why, of what is found.
+fn row_of(
     tenant: TenantId,
-    terms: &MemoryTerms,
     (from, to): (Nanos, Nanos),
     counts: MemoryCounts,
-    cause: impl FnOnce(u64) -> Cause,
+    found: Option<Found>,
+    cause: impl FnOnce(&Found) -> Cause,
 ) -> MemoryRow {
     let (actual, baseline) = (counts.actual, counts.baseline());
     let wanted = counts.references + actual.write_backs.max(baseline.write_backs);
     let (demanded, given) = (wanted - baseline.total(), wanted - actual.total());
-    let missed = demanded.saturating_sub(given);
     let ledger = LedgerRow {
         tenant,
         resource: Resource::Memory,
@@ -193,13 +204,14 @@ fn judge(
         promised: demanded,
         demanded,
         given,
-        missed,
+        missed: found.map_or(0, |found| found.excess),
+        by_chance: found.map_or(0, |found| found.by_chance),
         over: 0,
         own_limit: OwnLimit::default(),
         active: to - from,
-        cause: (missed > 0).then(|| cause(missed)),
+        cause: found.as_ref().map(cause),
         delays: None,
-        owed_micros: LedgerRow::price(Resource::Memory, missed, terms.penalty_micros),
+        owed_micros: found.map_or(0, |found| found.owed_micros),
     };
     MemoryRow { ledger, counts }
 }

@@ -64,6 +64,11 @@ impl GhostCache {
         (self.capacity * size_of::<Held>()) as u64 + self.index.len_bytes()
     }
 
+    /// How many of its pages are changed.
+    pub(super) fn changed(&self) -> u32 {
+        self.changed
+    }
+
     /// Whether it ever had to choose.
     pub(super) fn has_evicted(&self) -> bool {
         self.has_evicted

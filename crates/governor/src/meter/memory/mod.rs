@@ -16,6 +16,7 @@
 
 mod audit;
 mod cache;
+mod evidence;
 mod index;
 mod meters;
 mod reader;
@@ -34,9 +35,9 @@ use cache::GhostCache;
 pub use meters::{MemoryMeters, MemoryTerms};
 pub use reader::{MemoryReader, MemoryReading};
 pub use sample::PageSample;
-use tally::CURVE_LEN;
 pub(crate) use tally::EVIDENCE_MIN;
 pub use tally::{CURVE, MemoryCounts, MemoryTally, PageIo};
+use tally::{CURVE_LEN, PROMISED};
 
 /// How a page was used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,6 +122,12 @@ impl MemoryMeter {
             self.counts.told += 1;
         }
         self.counts.actual.reads += if is_read { unit } else { 0 };
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let of_promised = u64::from(self.caches[PROMISED].changed());
+        self.counts.unwritten = (self.changed as i64 - of_promised as i64) * self.sample.unit() as i64;
         self.tally.publish(&self.counts);
     }
 
@@ -153,7 +160,7 @@ impl MemoryMeter {
                 io.write_backs += u64::from(cache.write_all()) * unit;
             }
         }
-        self.tally.publish(&self.counts);
+        self.publish();
     }
 
     /// All pages were evicted on somebody's demand: the ghosts begin anew too, and what is read again is nobody's fault.

@@ -10,7 +10,9 @@ pub const CURVE: [u64; CURVE_LEN] = [1, 2, 4, 8, 16];
 pub(super) const CURVE_LEN: usize = 5;
 /// Which of them is of the promised size.
 pub(super) const PROMISED: usize = 2;
-const _: () = assert!(CURVE[PROMISED] == 4);
+/// Which of half of it.
+const HALF: usize = 1;
+const _: () = assert!(CURVE[PROMISED] == 4 && CURVE[HALF] == 2);
 
 /// I/O of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,6 +42,8 @@ pub struct MemoryCounts {
     pub actual: PageIo,
     /// What caches of the sizes of [`CURVE`] would have taken.
     pub curve: [PageIo; CURVE_LEN],
+    /// How many more changed pages than of the promised memory are not written yet: as of now, not since the start.
+    pub unwritten: i64,
 }
 
 impl MemoryCounts {
@@ -55,29 +59,38 @@ impl MemoryCounts {
             told: self.told - before.told,
             actual: self.actual.since(before.actual),
             curve: std::array::from_fn(|i| self.curve[i].since(before.curve[i])),
+            unwritten: self.unwritten - before.unwritten,
         }
     }
 
-    /// Actual I/O beyond the baseline; below 0 if it was less.
+    /// Actual I/O beyond the baseline; below 0 if it was less. A page that was changed counts as written, so that it does not matter when
+    /// the many of a checkpoint are.
     pub fn excess(&self) -> i64 {
-        self.actual.total() as i64 - self.baseline().total() as i64
+        self.actual.total() as i64 - self.baseline().total() as i64 + self.unwritten
+    }
+
+    /// What half of the promised memory would have taken beyond the baseline.
+    pub(super) fn excess_of_half(&self) -> u64 {
+        self.curve[HALF].total().saturating_sub(self.baseline().total())
     }
 
     fn to_words(self) -> [u64; WORDS] {
         let io = |io: PageIo| [io.reads, io.write_backs];
         let [[a, b], [c, d], [e, f], [g, h], [i, j]] = self.curve.map(io);
         let [reads, write_backs] = io(self.actual);
-        [self.references, self.told, reads, write_backs, a, b, c, d, e, f, g, h, i, j]
+        let unwritten = self.unwritten.cast_unsigned();
+        [self.references, self.told, reads, write_backs, a, b, c, d, e, f, g, h, i, j, unwritten]
     }
 
     fn of_words(words: [u64; WORDS]) -> MemoryCounts {
         let io = |at: usize| PageIo { reads: words[at], write_backs: words[at + 1] };
         let curve = std::array::from_fn(|i| io(4 + 2 * i));
-        MemoryCounts { references: words[0], told: words[1], actual: io(2), curve }
+        let unwritten = words[WORDS - 1].cast_signed();
+        MemoryCounts { references: words[0], told: words[1], actual: io(2), curve, unwritten }
     }
 }
 
-const WORDS: usize = 4 + 2 * CURVE_LEN;
+const WORDS: usize = 5 + 2 * CURVE_LEN;
 
 /// [`MemoryCounts`] of one tenant: written by its home, read by any thread without a lock.
 #[derive(Default)]

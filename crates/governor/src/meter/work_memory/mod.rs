@@ -166,6 +166,7 @@ impl Ended {
             demanded: ios(self.baseline),
             given: ios(self.spilled),
             missed,
+            by_chance: 0,
             over: 0,
             own_limit: OwnLimit::default(),
             active,
