@@ -145,7 +145,7 @@ fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
         server.create_tenant("other").await;
         admin.batch_execute("ALTER TENANT other SET (cpu = 0.1, cpu_max = 0.5)").await.expect("altered");
         owner.batch_execute(TABLE).await.expect("rows");
-        let of_acme = "SELECT tenant, resource, extract(epoch FROM ended - began) AS time, active, promised, demanded, given, missed, over, held, debt, forgiven, awaited, cause, owed, broken FROM rowhouse.ledger WHERE tenant = 'acme' ORDER BY began";
+        let of_acme = "SELECT tenant, resource, extract(epoch FROM ended - began) AS time, active, promised, demanded, given, missed, by_chance, over, held, debt, forgiven, awaited, cause, owed, broken FROM rowhouse.ledger WHERE tenant = 'acme' ORDER BY began";
         let until = Instant::now() + Duration::from_secs(60);
         let found = loop {
             work(&owner, Duration::from_millis(300)).await;
@@ -165,6 +165,7 @@ fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
             assert!(number(row, "active") <= time + 1e-6, "{row:?}");
             let missed = number(row, "missed");
             assert!((missed - (demanded - given).max(0.0)).abs() < 1e-6, "{row:?}");
+            assert_eq!(row.get("by_chance"), None, "processor time is counted: {row:?}");
             assert_eq!(row.get("cause").is_some(), missed > 0.0, "{row:?}");
             assert_eq!(row.get("broken"), Some(if missed > 0.0 { "t" } else { "f" }), "{row:?}");
             assert!((number(row, "owed") - 2.0 * missed).abs() < 1e-5, "{row:?}");

@@ -403,6 +403,7 @@ fn ledger(out: &mut Rows<'_>, broken_only: bool) {
             ("demanded", Datum::Float8(entry.demanded)),
             ("given", Datum::Float8(entry.given)),
             ("missed", Datum::Float8(entry.missed)),
+            ("by_chance", entry.by_chance.map_or(Datum::Null, Datum::Float8)),
             ("over", Datum::Float8(entry.over)),
             ("held", entry.held.map_or(Datum::Null, Datum::Float8)),
             ("debt", entry.debt.map_or(Datum::Null, Datum::Float8)),

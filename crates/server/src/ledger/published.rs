@@ -317,6 +317,7 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
         demanded: amount(row.demanded),
         given: amount(row.given),
         missed: amount(row.missed),
+        by_chance: (row.resource == Resource::Memory && !row.is_kept()).then(|| amount(row.by_chance)),
         over: amount(row.over),
         held,
         debt,

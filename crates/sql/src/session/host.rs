@@ -66,6 +66,8 @@ pub struct LedgerEntry {
     pub demanded: f64,
     pub given: f64,
     pub missed: f64,
+    /// Of memory, whose shortfall is found by a sample: the most of `missed` that may be chance all the same; `None` where nothing is missed.
+    pub by_chance: Option<f64>,
     /// More than the limit.
     pub over: f64,
     /// Of processor time: what of the reservation the tenant's own limit kept from it, for what it had taken beyond it before; what it has taken beyond it
