@@ -1,5 +1,6 @@
 //! Access paths: from values to the rows of a table.
 
+use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -73,13 +74,12 @@ impl Run<'_, '_> {
                 let mut values = Values::new();
                 if parts.iter().all(KeyPart::is_one_value) {
                     for part in parts {
-                        let KeyPart::Equal(expr, fit) = part else {
-                            values.push(Datum::Null);
+                        values.push(Datum::Null);
+                        let (KeyPart::Equal(expr, fit), Some(value)) = (part, values.last_mut()) else {
                             continue;
                         };
-                        match self.probe_equal(expr, *fit, cx, row)? {
-                            Fitted::Value(value) => values.push(value),
-                            _ => return Ok(Flow::More),
+                        if !self.probe_equal(expr, *fit, cx, row, value)? {
+                            return Ok(Flow::More);
                         }
                     }
                     let ends = (lower.as_ref(), upper.as_ref());
@@ -240,10 +240,11 @@ impl Run<'_, '_> {
         let mut values = Values::new();
         for part in parts {
             let KeyPart::Equal(expr, fit) = part else { return Ok(None) };
-            match self.probe_equal(expr, *fit, cx, row)? {
-                Fitted::Value(value) => values.push(value),
-                _ => return Ok(None),
+            let mut value = Datum::Null;
+            if !self.probe_equal(expr, *fit, cx, row, &mut value)? {
+                return Ok(None);
             }
+            values.push(value);
         }
         Ok(Some(primary_key(&scan.table, &values)))
     }
@@ -335,15 +336,32 @@ impl Run<'_, '_> {
     fn probe(&self, expr: &BoundExpr, fit: ProbeFit, cx: &Cx<'_>, row: &[Datum]) -> Halt<Fitted> {
         let ctx = cx.row(row);
         let value = eval_ref(expr, &ctx).map_err(|error| self.halt(error))?;
-        Ok(match fit {
-            ProbeFit::Earliest(ty) => near(&value, ty, i64::min, cx.stmt.format),
-            ProbeFit::Latest(ty) => near(&value, ty, i64::max, cx.stmt.format),
-            _ => fitted(value.into_owned(), fit),
-        })
+        Ok(brought_to(value, fit, cx))
     }
 
-    fn probe_equal(&self, expr: &BoundExpr, fit: ProbeFit, cx: &Cx<'_>, row: &[Datum]) -> Halt<Fitted> {
-        Ok(self.probe(expr, fit, cx, row)?.within_keys())
+    /// Puts the one value that a key column may have in the place of what is in `out`; false if no row has it. A number as the column has them is
+    /// copied straight to there: a value that was just written in parts is waited for by who moves it.
+    #[inline]
+    fn probe_equal(
+        &self,
+        expr: &BoundExpr,
+        fit: ProbeFit,
+        cx: &Cx<'_>,
+        row: &[Datum],
+        out: &mut Datum,
+    ) -> Halt<bool> {
+        let ctx = cx.row(row);
+        let value = eval_ref(expr, &ctx).map_err(|error| self.halt(error))?;
+        match (&*value, fit) {
+            (Datum::Int4(n), ProbeFit::Same | ProbeFit::Integer(PgType::Int4)) => *out = Datum::Int4(*n),
+            (Datum::Int8(n), ProbeFit::Same | ProbeFit::Integer(PgType::Int8)) => *out = Datum::Int8(*n),
+            (Datum::Int2(n), ProbeFit::Same | ProbeFit::Integer(PgType::Int2)) => *out = Datum::Int2(*n),
+            _ => match brought_to(value, fit, cx).within_keys() {
+                Fitted::Value(value) => *out = value,
+                _ => return Ok(false),
+            },
+        }
+        Ok(true)
     }
 
     /// The values a key column may have: each once, in order.
@@ -426,6 +444,15 @@ impl Fitted {
             Fitted::Value(Datum::Array(array)) if array.items.len() > KEY_LEN_MAX => Fitted::Nothing,
             _ => self,
         }
+    }
+}
+
+/// A value brought to the form of a column's keys.
+fn brought_to(value: Cow<'_, Datum>, fit: ProbeFit, cx: &Cx<'_>) -> Fitted {
+    match fit {
+        ProbeFit::Earliest(ty) => near(&value, ty, i64::min, cx.stmt.format),
+        ProbeFit::Latest(ty) => near(&value, ty, i64::max, cx.stmt.format),
+        _ => fitted(value.into_owned(), fit),
     }
 }
 
