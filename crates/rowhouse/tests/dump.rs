@@ -65,6 +65,39 @@ const IDENTIFIERS: &str = "CREATE EXTENSION \"uuid-ossp\"; CREATE EXTENSION pgcr
      CREATE TABLE identifier (a uuid DEFAULT uuid_generate_v4() PRIMARY KEY, b uuid DEFAULT public.uuid_nil(), c bytea DEFAULT gen_random_bytes(4));
      INSERT INTO identifier DEFAULT VALUES";
 
+/// Columns that are generated from others, behind them and before.
+const GENERATED: &str = "CREATE TABLE doubled (twice int GENERATED ALWAYS AS (\"The n\" * 2) STORED, \"The n\" int CHECK (twice < 100),
+         shout text GENERATED ALWAYS AS (upper(word) || '!') STORED NOT NULL, word text, UNIQUE (twice));
+     INSERT INTO doubled (\"The n\", word) VALUES (1, 'a'), (2, 'b')";
+
+#[test]
+fn generated_columns_are_dumped_and_loaded_and_shown() {
+    let server = with_shop_and_twin();
+    check_output(psql(&server, "acme").args(["-c", GENERATED]));
+    for form in [None, Some("--inserts"), Some("--column-inserts")] {
+        let options: Vec<&str> = ["-t", "doubled"].into_iter().chain(form).collect();
+        let first = dump(&server, "acme", &options);
+        assert!(first.contains("GENERATED ALWAYS AS (") && first.contains(") STORED"), "{first}");
+        load(&server, "twin", &first);
+        let asked = |sql: &str| check_output(psql(&server, "twin").args(["-At", "-c", sql]));
+        assert_eq!(asked("SELECT * FROM doubled ORDER BY 1"), "2|1|A!|a\n4|2|B!|b\n");
+        assert_eq!(dump(&server, "twin", &options), first);
+        assert_eq!(asked("COPY doubled TO STDOUT"), "1\ta\n2\tb\n");
+        let attributes = "SELECT attname, attgenerated, atthasdef FROM pg_attribute WHERE attrelid = 'doubled'::regclass AND attnum > 0";
+        assert_eq!(
+            asked(&format!("{attributes} ORDER BY attnum")),
+            "twice|s|t\nThe n||f\nshout|s|t\nword||f\n"
+        );
+        let columns = "SELECT is_generated, generation_expression IS NOT NULL, column_default FROM information_schema.columns";
+        assert_eq!(
+            asked(&format!("{columns} WHERE table_name = 'doubled' ORDER BY ordinal_position")),
+            "ALWAYS|t|\nNEVER|f|\nALWAYS|t|\nNEVER|f|\n"
+        );
+        assert!(asked("\\d doubled").contains("generated always as ("), "{}", asked("\\d doubled"));
+        asked("DROP TABLE doubled");
+    }
+}
+
 #[test]
 fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
     let server = with_shop_and_twin();

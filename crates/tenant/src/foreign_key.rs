@@ -571,14 +571,17 @@ impl View<'_> {
             row[*column] = value.clone();
         }
         let updated = self.update(table, key, &row)?;
-        if let (Updated::Row(key), false) = (updated, table.checks.is_empty()) {
+        let is_wanted = !table.checks.is_empty() || table.generated_columns().next().is_some();
+        if let Updated::Row(key) = updated
+            && is_wanted
+        {
             self.txn.cascaded.push((table.oid, key));
         }
         Ok(())
     }
 
-    /// The rows of tables with CHECK constraints that [`View::finish_statement`] has changed, each by its table and key; they are to be
-    /// checked by who knows the constraints.
+    /// The rows of tables with CHECK constraints or generated columns that [`View::finish_statement`] has changed, each by its table and key; they are to be
+    /// checked, and those columns worked out, by who knows the expressions.
     pub fn take_cascaded(&mut self) -> Vec<(Oid, Key)> {
         std::mem::take(&mut self.txn.cascaded)
     }

@@ -79,7 +79,10 @@ fn columns(out: &mut Rows<'_>, catalog: &Catalog, table: &Table) {
         }
         if let Some(text) = &column.default {
             let default = || Object(PG_ATTRDEF, default_oid(table.oid, position), 0);
-            add(out, default(), relation(table.oid, at), b'a');
+            add(out, default(), relation(table.oid, at), if column.is_generated() { b'i' } else { b'a' });
+            for named in column.generated.as_deref().into_iter().flatten() {
+                add(out, default(), relation(table.oid, named + 1), b'n');
+            }
             for named in kept_text::relations_named(catalog, text) {
                 add(out, default(), relation(named, 0), b'n');
             }

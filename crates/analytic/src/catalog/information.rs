@@ -245,7 +245,13 @@ fn columns(out: &mut Rows<'_>) {
                 },
             );
             if let Some(default) = super::definitions::default(&catalog, &out.shared.search_path, c) {
-                row.push(("column_default", text(default)));
+                match c.is_generated() {
+                    true => {
+                        row.push(("is_generated", text("ALWAYS")));
+                        row.push(("generation_expression", text(default)));
+                    }
+                    false => row.push(("column_default", text(default))),
+                }
             }
             if let Some(identity) = c.identity {
                 row.push(("is_identity", yes(true)));

@@ -203,6 +203,9 @@ fn attributes(out: &mut Rows<'_>) {
                         ("attisdropped", Datum::Bool(column.dropped)),
                         ("attidentity", identity(column.identity)),
                     ]);
+                    if column.is_generated() {
+                        row.push(("attgenerated", letter(b's')));
+                    }
                     if column.dropped {
                         row.push(("atttypid", Datum::Oid(0)));
                     }

@@ -13,10 +13,10 @@ use types::Datum;
 
 use super::alter_type::{self, TypeChange};
 use super::column::{self, NewColumn};
-use super::constraint;
+use super::constraint::{self, NewConstraint};
 use super::drop::tell_cascade;
 use super::names::{Names, column_of, missing, notice, skip_missing, split};
-use super::{identity, object, storage_parameters};
+use super::{generated, identity, object, storage_parameters};
 use crate::MemoryBound;
 use crate::expr::{Volatility, fold_ident};
 use crate::parse::parse_expression;
@@ -309,10 +309,19 @@ fn add_column(
         notice(session, SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"), out);
         return Ok(());
     }
-    let NewColumn { mut column, default, sequence, constraints } =
+    let NewColumn { mut column, default, generated, sequence, constraints } =
         column::define(names, &table.name, definition)?;
     if let Some(message) = exists(&column.name) {
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
+    }
+    if let Some(expr) = generated {
+        let value = generated::resolve_added(names, table, &mut column, &expr)?;
+        let values = generated::of_all_rows(session, home, table, &value)?;
+        session.ddl(home, |ddl| match values.is_empty() {
+            true => add_one(ddl, oid, column),
+            false => add_with_values(ddl, oid, column, values),
+        })?;
+        return add_constraints(session, home, oid, constraints);
     }
     let mut rows = 0;
     let differs = default.as_ref().is_some_and(|default| default.volatility() == Volatility::Volatile);
@@ -355,10 +364,19 @@ fn add_column(
         }
         _ => session.ddl(home, |ddl| add_one(ddl, oid, column))?,
     }
-    for constraint in constraint::in_order(constraints) {
-        constraint::add(session, home, oid, constraint, RowsNow::Checked)?;
-    }
-    Ok(())
+    add_constraints(session, home, oid, constraints)
+}
+
+/// Adds what stands beside a new column.
+fn add_constraints(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    oid: Oid,
+    constraints: Vec<NewConstraint>,
+) -> Result<(), Pause> {
+    constraint::in_order(constraints)
+        .into_iter()
+        .try_for_each(|constraint| constraint::add(session, home, oid, constraint, RowsNow::Checked))
 }
 
 /// Whether no row that satisfies the condition of a CHECK has NULL in the column.
@@ -445,11 +463,13 @@ fn alter_column(
         }
         AlterColumnOperation::SetDefault { value } => {
             refuse_identity()?;
+            generated::refuse_new_default(table, position, false)?;
             let (text, _) = column::default(names, value, &column.name, column.ty, column.typmod)?;
             session.ddl(home, |ddl| ddl.set_default(oid, position, text.as_deref()))
         }
         AlterColumnOperation::DropDefault => {
             refuse_identity()?;
+            generated::refuse_new_default(table, position, true)?;
             session.ddl(home, |ddl| ddl.set_default(oid, position, None))
         }
         AlterColumnOperation::SetDataType { .. } => {

@@ -11,6 +11,7 @@ use types::{CastContext, Datum, ElementType, PgType, TypeMod, quote_ident};
 
 use super::column;
 use super::constraint::{bind_check, scope_of, violated};
+use super::generated;
 use super::index;
 use super::names::Names;
 use crate::MemoryBound;
@@ -50,6 +51,7 @@ pub(super) fn run(
     for TypeChange { position, data_type, using } in changes {
         let (ty, typmod) = names.type_of(data_type)?;
         let old = &table.columns[*position];
+        generated::refuse_new_type(table, *position)?;
         sequences.extend(identity_sequence(session, home, names, old, ty)?);
         refuse_views(names, table, *position)?;
         let new = &mut altered.columns[*position];

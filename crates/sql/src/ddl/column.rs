@@ -8,6 +8,7 @@ use types::{FormatContext, PgType, TypeMod};
 
 use super::constraint::{self, NewConstraint};
 use super::fixed_literals::fixed;
+use super::generated;
 use super::names::Names;
 use super::sequence::{self, Bounds};
 use crate::expr::{
@@ -21,9 +22,18 @@ pub(super) struct NewColumn {
     pub(super) column: Column,
     /// The bound default; `None` where there is none, or where it is the next value of `sequence`.
     pub(super) default: Option<BoundExpr>,
+    /// What the column is generated from, as it was written; [`generated::resolve`] makes the definition complete.
+    pub(super) generated: Option<ast::Expr>,
     /// `serial` and identity columns have one made for them.
     pub(super) sequence: Option<ColumnSequence>,
     pub(super) constraints: Vec<NewConstraint>,
+}
+
+impl NewColumn {
+    /// One with nothing around it.
+    pub(super) fn plain(column: Column) -> NewColumn {
+        NewColumn { column, default: None, generated: None, sequence: None, constraints: Vec::new() }
+    }
 }
 
 /// A sequence to be made for a column.
@@ -55,6 +65,7 @@ pub(super) fn define(names: &Names, table: &str, definition: &ast::ColumnDef) ->
     let mut new = NewColumn {
         column: Column::new(name.as_str(), ty, typmod),
         default: None,
+        generated: None,
         sequence: serial.map(|ty| ColumnSequence { ty, bounds: Bounds::of(ty), identity: None, name: None }),
         constraints: Vec::new(),
     };
@@ -68,6 +79,9 @@ pub(super) fn define(names: &Names, table: &str, definition: &ast::ColumnDef) ->
             ColumnOption::Null => set_nullable(&mut nullable, true, table, &name)?,
             ColumnOption::NotNull => set_nullable(&mut nullable, false, table, &name)?,
             ColumnOption::Default(expr) => {
+                if new.generated.is_some() {
+                    return Err(generated::both("default", &name, table));
+                }
                 if new.column.default.is_some() || new.sequence.is_some() {
                     let message = format!(
                         "multiple default values specified for column \"{name}\" of table \"{table}\""
@@ -83,10 +97,16 @@ pub(super) fn define(names: &Names, table: &str, definition: &ast::ColumnDef) ->
                 sequence_options,
                 generation_expr,
                 generation_expr_mode,
-                generated_keyword: _,
+                generated_keyword,
             } => {
-                if generation_expr.is_some() || generation_expr_mode.is_some() {
-                    return Err(SqlError::unsupported("a generated column"));
+                if let Some(expr) = generation_expr {
+                    let is_stored = *generation_expr_mode == Some(ast::GeneratedExpressionMode::Stored);
+                    if !is_stored || !generated_keyword {
+                        let message = "a generated column is GENERATED ALWAYS AS (expression) STORED";
+                        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                    }
+                    generated::note(&mut new, expr, table)?;
+                    continue;
                 }
                 set_nullable(&mut nullable, false, table, &name)?;
                 identity(&mut new, generated_as, sequence_options.as_deref(), table)?;
@@ -157,6 +177,9 @@ fn identity(
 ) -> SqlResult<()> {
     let kind = identity_of(generated)?;
     let name = &new.column.name;
+    if new.generated.is_some() {
+        return Err(generated::both("identity", name, table));
+    }
     if new.column.default.is_some() || new.sequence.is_some() {
         let what = if new.sequence.as_ref().is_some_and(|s| s.identity.is_some()) {
             format!("multiple identity specifications for column \"{name}\" of table \"{table}\"")
@@ -195,7 +218,7 @@ pub(super) fn identity_of(generated: &GeneratedAs) -> SqlResult<Identity> {
     match generated {
         GeneratedAs::Always => Ok(Identity::Always),
         GeneratedAs::ByDefault => Ok(Identity::ByDefault),
-        GeneratedAs::ExpStored => Err(SqlError::unsupported("a generated column")),
+        GeneratedAs::ExpStored => Err(SqlError::internal("an identity column with an expression")),
     }
 }
 
@@ -236,7 +259,7 @@ pub(super) fn default(
     Ok((Some(kept_text::kept(&names.catalog, &names.path, &expr)), Some(bound)))
 }
 
-fn default_mismatch(error: SqlError) -> SqlError {
+pub(super) fn default_mismatch(error: SqlError) -> SqlError {
     if error.state() != SqlState::DATATYPE_MISMATCH {
         return error;
     }

@@ -545,7 +545,7 @@ pub(super) fn scope_of(table: &Table) -> TableScope<'_> {
 }
 
 /// Takes the table's own name off its columns, and its schema's, so that the text outlives a renaming of the table.
-fn unqualify(expr: &mut ast::Expr, table: &str) {
+pub(super) fn unqualify(expr: &mut ast::Expr, table: &str) {
     let column_of = |names: &[ast::Ident]| match names {
         [.., qualifier, column] if fold_ident(qualifier) == table => Some(column.clone()),
         _ => None,

@@ -11,7 +11,7 @@ use tenant::ddl::{NewTable, RowsNow};
 use super::column::{self, ColumnSequence, NewColumn, own_sequences};
 use super::constraint::{self, NewConstraint};
 use super::names::{Names, notice, split};
-use super::{create_table_as, like, storage_parameters};
+use super::{create_table_as, generated, like, storage_parameters};
 use crate::parse::like_clause;
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -46,6 +46,7 @@ pub(super) fn run(
         constraints.append(&mut new.constraints);
         columns.push(new);
     }
+    generated::resolve(&names, &name, &mut columns)?;
     for constraint in &create.constraints {
         constraints.push(constraint::of_table(constraint)?);
     }

@@ -38,7 +38,7 @@ pub(super) fn run(
                 create.columns.get(i).map_or_else(|| field.name.clone(), |column| fold_ident(&column.name));
             let ty = if field.ty == PgType::Unknown { PgType::Text } else { field.ty };
             let column = Column::new(name.as_str(), ty, field.modifier);
-            NewColumn { column, default: None, sequence: None, constraints: Vec::new() }
+            NewColumn::plain(column)
         })
         .collect();
     let names = session.names(home);

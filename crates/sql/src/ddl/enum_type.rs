@@ -133,6 +133,10 @@ fn defaults_of_label(
         let has_column = table.live_columns().any(|(_, column)| is_of(column.ty));
         for (position, column) in table.live_columns() {
             let Some(text) = column.default.as_deref().filter(|text| names_label(text)) else { continue };
+            if column.is_generated() && (has_column || names_type(text)) {
+                let what = format!("the expression of column \"{}\" of \"{}\"", column.name, table.name);
+                return refused(what);
+            }
             if !is_of(column.ty) && !names_type(text) {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
-use tenant::catalog::{Catalog, Column, Privileges, Relation, Table};
+use tenant::catalog::{Catalog, Column, Privileges, Relation, Table, ViewColumn};
 use tenant::ddl::NewIndex;
 
 use super::column::{ColumnSequence, NewColumn};
@@ -19,6 +19,7 @@ struct Including {
     comments: bool,
     constraints: bool,
     defaults: bool,
+    generated: bool,
     identity: bool,
     indexes: bool,
 }
@@ -32,21 +33,28 @@ pub(super) struct Like {
     positions: Vec<Option<usize>>,
 }
 
-/// Reads the options; STATISTICS, STORAGE, COMPRESSION and GENERATED have nothing to copy.
+/// Reads the options; STATISTICS, STORAGE and COMPRESSION have nothing to copy.
 fn including(clause: &LikeClause) -> SqlResult<Including> {
     let mut read = Including::default();
     for (on, word) in &clause.options {
         match word.as_str() {
             "all" => {
-                read =
-                    Including { comments: *on, constraints: *on, defaults: *on, identity: *on, indexes: *on }
+                read = Including {
+                    comments: *on,
+                    constraints: *on,
+                    defaults: *on,
+                    generated: *on,
+                    identity: *on,
+                    indexes: *on,
+                }
             }
             "comments" => read.comments = *on,
             "constraints" => read.constraints = *on,
             "defaults" => read.defaults = *on,
+            "generated" => read.generated = *on,
             "identity" => read.identity = *on,
             "indexes" => read.indexes = *on,
-            "statistics" | "storage" | "compression" | "generated" => {}
+            "statistics" | "storage" | "compression" => {}
             other => {
                 let message = format!("syntax error at or near \"{other}\"");
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
@@ -69,13 +77,13 @@ pub(super) fn add_columns(
 ) -> SqlResult<Like> {
     let (schema, name) = split_parts(clause.table.clone())?;
     let including = including(clause)?;
-    let plain = |column: Column| NewColumn { column, default: None, sequence: None, constraints: Vec::new() };
     let relation = names.relation(schema.as_deref(), &name)?;
     session.check_privilege(&names.catalog, relation.oid(), Privileges::SELECT)?;
     let table = match relation {
         Relation::Table(table) => table,
         Relation::View(view) => {
-            columns.extend(view.columns.iter().map(|c| plain(Column::new(c.name.as_str(), c.ty, c.typmod))));
+            let column = |c: &ViewColumn| Column::new(c.name.as_str(), c.ty, c.typmod);
+            columns.extend(view.columns.iter().map(|c| NewColumn::plain(column(c))));
             return Ok(Like { source: None, including, positions: Vec::new() });
         }
         other => {
@@ -87,7 +95,7 @@ pub(super) fn add_columns(
     let mut positions = vec![None; table.columns.len()];
     for (position, source) in table.live_columns() {
         positions[position] = Some(columns.len());
-        columns.push(copied(&names.catalog, source, including));
+        columns.push(copied(&names.catalog, source, including)?);
     }
     if including.constraints {
         for check in &table.checks {
@@ -107,18 +115,20 @@ pub(super) fn add_columns(
     Ok(Like { source: Some(Arc::clone(table)), including, positions })
 }
 
-fn copied(catalog: &Catalog, source: &Column, including: Including) -> NewColumn {
+fn copied(catalog: &Catalog, source: &Column, including: Including) -> SqlResult<NewColumn> {
     let mut column = Column::new(source.name.as_str(), source.ty, source.typmod);
     column.not_null = source.not_null;
-    if including.defaults {
+    if including.defaults && !source.is_generated() {
         column.default = source.default.clone();
     }
+    let expression = source.default.as_deref().filter(|_| including.generated && source.is_generated());
     let sequence = source.identity.filter(|_| including.identity).and_then(|identity| {
         let sequence = catalog.sequence(source.sequence?)?;
         let bounds = Bounds::of_sequence(sequence);
         Some(ColumnSequence { ty: source.ty, bounds, identity: Some(identity), name: None })
     });
-    NewColumn { column, default: None, sequence, constraints: Vec::new() }
+    let generated = expression.map(parse_expression).transpose()?;
+    Ok(NewColumn { generated, sequence, ..NewColumn::plain(column) })
 }
 
 impl Like {

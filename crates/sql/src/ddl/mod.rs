@@ -14,6 +14,7 @@ mod drop;
 mod enum_type;
 mod extension;
 mod fixed_literals;
+mod generated;
 mod grouped_key;
 mod identity;
 mod index;

@@ -250,7 +250,7 @@ fn rename_in_texts(session: &mut Session, home: &mut Home<'_>, before: &Names) -
     })
 }
 
-/// Renames a column, in the table's CHECK constraints too.
+/// Renames a column, in what the table's columns are generated from and in its CHECK constraints too.
 pub(super) fn rename_column(
     session: &mut Session,
     home: &mut Home<'_>,
@@ -281,8 +281,19 @@ pub(super) fn rename_column(
             checks.push((check.oid, kept_text::printed(expr)));
         }
     }
+    let mut generated = Vec::new();
+    for (position, column) in table.generated_columns() {
+        let Some(text) = column.default.as_deref() else { continue };
+        let mut expr = parse_expression(text)?;
+        if rename_in(&mut expr, old, new) {
+            generated.push((position, kept_text::printed(expr)));
+        }
+    }
     session.ddl(home, |ddl| {
         ddl.rename_column(table.oid, old, new)?;
+        for (position, text) in &generated {
+            ddl.set_default(table.oid, *position, Some(text))?;
+        }
         for (check, text) in &checks {
             ddl.set_check_expression(table.oid, *check, text)?;
         }

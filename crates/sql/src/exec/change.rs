@@ -73,6 +73,7 @@ impl Run<'_, '_> {
                         for (column, value) in &plan.assignments {
                             target.row[*column] = self.part(value, &ctx, &mut bytes)?;
                         }
+                        self.generate(&plan.generated, cx, &mut target.row)?;
                         target.memory = row_memory(&target.row);
                         self.note_bytes(target.memory)?;
                         targets.push(target);
@@ -177,8 +178,27 @@ impl Run<'_, '_> {
             let before = std::mem::replace(&mut target.row[*column], value);
             target.memory -= before.heap_bytes();
         }
+        if !plan.generated.is_empty() {
+            self.generate(&plan.generated, cx, &mut target.row)?;
+            target.memory = row_memory(&target.row);
+        }
         debug_assert_eq!(target.memory, row_memory(&target.row), "as if all of the row were looked at");
         Ok(target)
+    }
+
+    /// Works out generated columns of a row whose others have their values.
+    pub(super) fn generate(
+        &self,
+        generated: &[(usize, BoundExpr)],
+        cx: &Cx<'_>,
+        row: &mut [Datum],
+    ) -> Halt<()> {
+        let mut bytes = 0;
+        for (column, value) in generated {
+            let value = self.part(value, &cx.row(row), &mut bytes)?;
+            row[*column] = value;
+        }
+        Ok(())
     }
 
     /// What became of a target since the statement's snapshot: a statement that runs in slices reads that, and others commit
@@ -295,11 +315,40 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Ends a change: carries out what foreign keys ask for, and checks the rows that they changed. A slice leaves what is much to the next one.
+    /// Ends a change: carries out what foreign keys ask for, works out the generated columns of the rows that they changed, and checks these. A slice leaves
+    /// what is much to the next one.
     ///
     /// # Errors
     /// 23503, 23514, and those of the changes that cascade.
     pub(super) fn finish(&self, cx: &Cx<'_>) -> Halt<()> {
+        loop {
+            self.finish_references()?;
+            let cascaded = self.view.borrow_mut().take_cascaded();
+            let mut is_changed = false;
+            for (table, key) in cascaded {
+                self.step()?;
+                let Some(of) = self.plan.cascades.iter().find(|of| of.table.oid == table) else { continue };
+                let mut row = match self.view.borrow_mut().get(&of.table, &key)? {
+                    Some(row) => row.to_row()?,
+                    // Another foreign key deleted it.
+                    None => continue,
+                };
+                let stored = (!of.generated.is_empty()).then(|| row.clone());
+                self.generate(&of.generated, cx, &mut row)?;
+                self.check(&of.table, &of.checks, cx, &row)?;
+                if stored.is_some_and(|stored| stored != row) {
+                    self.view.borrow_mut().update(&of.table, &key, &row)?;
+                    is_changed = true;
+                }
+            }
+            // Foreign keys may have an interest in what was generated.
+            if !is_changed {
+                return Ok(());
+            }
+        }
+    }
+
+    fn finish_references(&self) -> Halt<()> {
         match (self.limits.slice, self.limits.rows_examined_max) {
             (Some(_), _) => self.view.borrow_mut().finish_part(CASCADED_A_SLICE)?,
             (None, Some(_)) if self.plan.runs_in_slices => {
@@ -309,17 +358,6 @@ impl Run<'_, '_> {
                 }
             }
             _ => self.view.borrow_mut().finish_statement()?,
-        }
-        let cascaded = self.view.borrow_mut().take_cascaded();
-        for (table, key) in cascaded {
-            self.step()?;
-            let Some(of) = self.plan.cascades.iter().find(|of| of.table.oid == table) else { continue };
-            let row = match self.view.borrow_mut().get(&of.table, &key)? {
-                Some(row) => row.to_row()?,
-                // Another foreign key deleted it.
-                None => continue,
-            };
-            self.check(&of.table, &of.checks, cx, &row)?;
         }
         Ok(())
     }

@@ -90,6 +90,7 @@ impl Run<'_, '_> {
         for (column, value) in assignments {
             updated[*column] = self.part(value, &ctx, &mut bytes)?;
         }
+        self.generate(&state.plan.generated, cx, &mut updated)?;
         self.check(table, &state.plan.checks, cx, &updated)?;
         self.is_first_change(table, &key)?;
         let outcome = self.view.borrow_mut().update(table, &key, &updated)?;

@@ -9,7 +9,7 @@ use types::{CastContext, Datum, PgType, Row, row_memory};
 
 use super::{Cx, ExternalRows, Flow, Halt, Key, Position, RowSink, Run, Slice};
 use crate::memory_bound::require_row_len;
-use crate::plan::{InsertPlan, InsertSource, TargetColumn};
+use crate::plan::{InsertPlan, InsertSource, TargetColumn, refuse_generated};
 
 /// An INSERT under way.
 pub(super) struct Inserting<'p> {
@@ -35,7 +35,7 @@ impl Run<'_, '_> {
                 let first = self.limits.slice.map_or(0, Slice::first_row);
                 self.given(&rows[first..], rows.len(), |exprs| {
                     self.project(exprs, cx, &[], &mut new)?;
-                    self.insert_row(&mut state, &new, cx, sink)
+                    self.insert_row(&mut state, &mut new, cx, sink)
                 })?;
             }
             InsertSource::Select { plan: select, row } => {
@@ -48,7 +48,7 @@ impl Run<'_, '_> {
                 })?;
                 for values in &found {
                     self.project(row, cx, values, &mut new)?;
-                    self.insert_row(&mut state, &new, cx, sink)?;
+                    self.insert_row(&mut state, &mut new, cx, sink)?;
                 }
             }
             InsertSource::External { columns, row, otherwise } => {
@@ -57,6 +57,10 @@ impl Run<'_, '_> {
                 };
                 let width = external.types.len();
                 require_width(width, columns.len(), !otherwise.is_empty())?;
+                if !otherwise.is_empty() {
+                    let mut given = plan.table.live_columns().take(width);
+                    given.try_for_each(|(_, column)| refuse_generated(column, true))?;
+                }
                 let mut row = Cow::Borrowed(row);
                 for ((position, _), value) in plan.table.live_columns().zip(otherwise).skip(width) {
                     row.to_mut()[position] = value.clone();
@@ -64,7 +68,7 @@ impl Run<'_, '_> {
                 self.given(external.rows, external.total, |values| {
                     let values = cast_row(values, external.types, columns, cx)?;
                     self.project(&row, cx, &values, &mut new)?;
-                    self.insert_row(&mut state, &new, cx, sink)
+                    self.insert_row(&mut state, &mut new, cx, sink)
                 })?;
             }
         }
@@ -97,12 +101,14 @@ impl Run<'_, '_> {
     fn insert_row(
         &self,
         state: &mut Inserting<'_>,
-        new: &[Datum],
+        new: &mut [Datum],
         cx: &Cx<'_>,
         sink: &mut dyn RowSink,
     ) -> Halt<()> {
         self.step()?;
         let plan = state.plan;
+        self.generate(&plan.generated, cx, new)?;
+        let new = &*new;
         if let Some(slice) = self.limits.slice {
             slice.note_bytes(row_memory(new));
         }

@@ -18,7 +18,7 @@ use super::point_plan::{
     TargetColumn,
 };
 use super::refuse::refuse;
-use super::target::{given, is_untyped, refuse_identity};
+use super::target::{given, is_untyped, refuse_generated, refuse_identity};
 use super::update::{finish, finish_external};
 use super::{BoundPlan, Command, PlanContext, PlanKind};
 use crate::expr::{
@@ -153,6 +153,7 @@ pub(super) fn bind_change(binder: &Binder<'_>, insert: &ast::Insert, external: b
         None => InsertSource::Values(vec![bind_row(binder, &table, &[], &[], identity)?]),
         Some(query) => bind_source(binder, &table, &targets, explicit, query, external, identity)?,
     };
+    let generated = binder.bind_generated(&table, &|_| true)?;
     let checks = binder.bind_checks(&table, &|_| true)?;
     let on_conflict = match on {
         None => None,
@@ -177,7 +178,7 @@ pub(super) fn bind_change(binder: &Binder<'_>, insert: &ast::Insert, external: b
         InsertSource::Select { plan, .. } => plan.cost,
         InsertSource::External { .. } => 1.0,
     };
-    let plan = InsertPlan { id, table, source, checks, on_conflict, returning };
+    let plan = InsertPlan { id, table, source, generated, checks, on_conflict, returning };
     Ok(Changed { statement: PointStatement::Insert(Box::new(plan)), output, cost })
 }
 
@@ -216,8 +217,9 @@ fn bind_row(
     for (position, value) in targets.iter().zip(values) {
         let column = &table.columns[*position];
         let value = given(value);
+        refuse_generated(column, value.is_some())?;
         if identity == IdentityValues::Refused {
-            refuse_identity(column, value.is_some(), false)?;
+            refuse_identity(column, value.is_some())?;
         }
         let value = value.filter(|_| !is_left_aside(column, identity));
         row[*position] = Some(binder.bind_assigned(value, column, &EmptyScope, "VALUES")?);
@@ -273,8 +275,10 @@ fn bind_source(
     let source = if external {
         for (i, position) in targets.iter().enumerate() {
             let column = &table.columns[*position];
+            // Whether there is a value for it only the query's rows tell where that is open.
+            refuse_generated(column, !is_open)?;
             if identity == IdentityValues::Refused {
-                refuse_identity(column, true, false)?;
+                refuse_identity(column, true)?;
             }
             if is_left_aside(column, identity) {
                 continue;
@@ -291,8 +295,9 @@ fn bind_source(
         check_width(bound.columns.len(), targets.len(), explicit)?;
         for (i, shown) in bound.columns.iter().enumerate() {
             let column = &table.columns[targets[i]];
+            refuse_generated(column, true)?;
             if identity == IdentityValues::Refused {
-                refuse_identity(column, true, false)?;
+                refuse_identity(column, true)?;
             }
             if is_left_aside(column, identity) || row[targets[i]].is_some() {
                 continue;

@@ -57,6 +57,7 @@ pub use point_plan::{
     ReturningPlan, ScanNode, SelectPlan, SortColumn, TableFunction, TableUse, TargetColumn, UpdatePlan,
 };
 pub use select::require_few_columns;
+pub(crate) use target::refuse_generated;
 
 /// Live row counts, for the choice of paths. An estimate will do.
 pub trait TableRows {

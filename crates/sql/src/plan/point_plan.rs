@@ -56,10 +56,11 @@ pub struct Part {
     pub statement: PointStatement,
 }
 
-/// The CHECK constraints of a table whose rows foreign keys may change, over its row.
+/// What is to be done with rows of a table that foreign keys may change: its generated columns and its CHECK constraints, over its row.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CascadePlan {
     pub table: Arc<Table>,
+    pub generated: Vec<(usize, BoundExpr)>,
     pub checks: Vec<CheckPlan>,
 }
 
@@ -352,6 +353,8 @@ pub struct InsertPlan {
     pub id: NodeId,
     pub table: Arc<Table>,
     pub source: InsertSource,
+    /// The table's generated columns, over its row.
+    pub generated: Vec<(usize, BoundExpr)>,
     pub checks: Vec<CheckPlan>,
     pub on_conflict: Option<ConflictAction>,
     /// Over the new row.
@@ -433,6 +436,8 @@ pub struct UpdatePlan {
     pub source: ChangeSource,
     /// The new values, over the level's row (or over the assigned values of an external one).
     pub assignments: Vec<(usize, BoundExpr)>,
+    /// The generated columns that come of those, over the new row.
+    pub generated: Vec<(usize, BoundExpr)>,
     pub checks: Vec<CheckPlan>,
     /// One target row may meet several rows of FROM; only the first counts.
     pub joined: bool,
@@ -483,7 +488,7 @@ impl PointPlan {
                     };
                     let moves = match &insert.on_conflict {
                         Some(ConflictAction::Update { assignments, .. }) => {
-                            may_move_references(&insert.table, assignments)
+                            may_move_references(&insert.table, assignments, &insert.generated)
                         }
                         Some(ConflictAction::Nothing(_)) | None => false,
                     };
@@ -492,7 +497,7 @@ impl PointPlan {
                 PointStatement::Update(update) => {
                     is_found(&update.source, update.joined)
                         && is_alone(&update.table)
-                        && !may_move_references(&update.table, &update.assignments)
+                        && !may_move_references(&update.table, &update.assignments, &update.generated)
                 }
                 PointStatement::Delete(delete) => {
                     // One row is found at once; what is to be done to those that refer to it may be very much.
@@ -501,9 +506,19 @@ impl PointPlan {
                         ChangeSource::External { .. } => false,
                     };
                     let asks = is_one_row && !delete.table.referenced_by.is_empty();
-                    (asks || is_found(&delete.source, delete.joined)) && is_alone(&delete.table)
+                    (asks || is_found(&delete.source, delete.joined))
+                        && is_alone(&delete.table)
+                        && !self.cascades.iter().any(CascadePlan::generates)
                 }
             }
+    }
+}
+
+impl CascadePlan {
+    /// Whether a deletion may have generated columns be worked out, which then other foreign keys may have an interest in.
+    fn generates(&self) -> bool {
+        let assigns = |action| matches!(action, ReferentialAction::SetNull | ReferentialAction::SetDefault);
+        !self.generated.is_empty() && self.table.foreign_keys.iter().any(|key| assigns(key.on_delete))
     }
 }
 
@@ -550,8 +565,13 @@ impl PointPlan {
 }
 
 /// Whether assignments may give rows of a table values that others reference: another row of the statement may take the place of one that is gone.
-fn may_move_references(table: &Table, assignments: &[(usize, BoundExpr)]) -> bool {
-    let is_assigned = |column: usize| assignments.iter().any(|(assigned, _)| *assigned == column);
+fn may_move_references(
+    table: &Table,
+    assignments: &[(usize, BoundExpr)],
+    generated: &[(usize, BoundExpr)],
+) -> bool {
+    let is_assigned =
+        |column: usize| assignments.iter().chain(generated).any(|(assigned, _)| *assigned == column);
     let unique = table.indexes.iter().filter(|index| index.unique);
     !table.referenced_by.is_empty() && unique.flat_map(|index| index.column_positions()).any(is_assigned)
 }

@@ -51,6 +51,7 @@ fn is_short_insert(insert: &InsertPlan) -> bool {
     rows.len() == 1
         && rows[0].iter().all(is_short)
         && insert.on_conflict.is_none()
+        && insert.generated.iter().all(|(_, value)| is_short(value))
         && are_short(&insert.checks, insert.returning.as_ref())
 }
 

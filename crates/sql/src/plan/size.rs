@@ -31,7 +31,10 @@ fn size_of_plan(plan: &PointPlan) -> usize {
     sum.statement(&plan.statement);
     plan.parts.iter().for_each(|part| sum.statement(&part.statement));
     plan.subqueries.iter().for_each(|subquery| sum.select(subquery));
-    plan.cascades.iter().for_each(|cascade| sum.checks(&cascade.checks));
+    for cascade in &plan.cascades {
+        sum.values(&cascade.generated);
+        sum.checks(&cascade.checks);
+    }
     sum.0
 }
 
@@ -54,6 +57,10 @@ impl Sum {
 
     fn checks(&mut self, checks: &[CheckPlan]) {
         self.exprs(checks.iter().map(|check| &check.condition));
+    }
+
+    fn values(&mut self, values: &[(usize, BoundExpr)]) {
+        self.exprs(values.iter().map(|(_, value)| value));
     }
 
     fn names(&mut self, names: &[String]) {
@@ -83,6 +90,7 @@ impl Sum {
                     }
                     InsertSource::External { row, otherwise, .. } => self.exprs(row.iter().chain(otherwise)),
                 }
+                self.values(&insert.generated);
                 self.checks(&insert.checks);
                 if let Some(ConflictAction::Update { assignments, condition, .. }) = &insert.on_conflict {
                     self.exprs(assignments.iter().map(|(_, value)| value).chain(condition));
@@ -92,7 +100,8 @@ impl Sum {
             PointStatement::Update(update) => {
                 self.names(&update.slot_names);
                 self.source(&update.source);
-                self.exprs(update.assignments.iter().map(|(_, value)| value));
+                self.values(&update.assignments);
+                self.values(&update.generated);
                 self.checks(&update.checks);
                 self.returning(update.returning.as_ref());
             }

@@ -75,10 +75,14 @@ impl Binder<'_> {
         })
     }
 
-    /// What a column gets when nothing is said.
+    /// What a column gets when nothing is said; a generated one NULL for the time being.
     pub(super) fn bind_default(&self, column: &Column) -> SqlResult<BoundExpr> {
         if column.dropped {
             return Ok(BoundExpr::constant(Datum::Null, column.ty));
+        }
+        // What it has is worked out when the others have theirs.
+        if column.is_generated() {
+            return Ok(BoundExpr::new(column.ty, TypeMod::NONE, ExprKind::Const(Datum::Null)));
         }
         let ctx = BindContext::simple(self.ctx.params, self.ctx.format, "DEFAULT expressions");
         let bound = match (&column.default, column.identity, column.sequence) {
@@ -109,14 +113,7 @@ impl Binder<'_> {
         table: &Table,
         changed: &dyn Fn(usize) -> bool,
     ) -> SqlResult<Vec<CheckPlan>> {
-        let scope = TableScope {
-            table: &table.name,
-            columns: table
-                .columns
-                .iter()
-                .map(|c| (if c.dropped { "" } else { c.name.as_str() }, c.ty, c.typmod))
-                .collect(),
-        };
+        let scope = row_scope(table);
         let ctx = BindContext::simple(self.ctx.params, self.ctx.format, "CHECK constraints");
         let mut checks: Vec<CheckPlan> = Vec::with_capacity(table.checks.len());
         for check in &table.checks {
@@ -135,7 +132,27 @@ impl Binder<'_> {
         Ok(checks)
     }
 
-    /// Notes the CHECK constraints of all tables whose rows foreign keys may change behind a change of `target`.
+    /// The generated columns of a table that are to be worked out, over its row, where those columns have new values for which `changed` holds.
+    pub(super) fn bind_generated(
+        &self,
+        table: &Table,
+        changed: &dyn Fn(usize) -> bool,
+    ) -> SqlResult<Vec<(usize, BoundExpr)>> {
+        let mut values = Vec::new();
+        for (position, column) in table.generated_columns() {
+            let (Some(of), Some(text)) = (&column.generated, &column.default) else { continue };
+            if !changed(position) && !of.iter().any(|named| changed(*named)) {
+                continue;
+            }
+            let ctx = BindContext::simple(self.ctx.params, self.ctx.format, "column generation expressions");
+            let value = bind_sql_text(text, &row_scope(table), &ctx)?;
+            let value = coerce_assignment(value, &column.name, column.ty, column.typmod, &ctx)?;
+            values.push((position, value));
+        }
+        Ok(values)
+    }
+
+    /// Notes the generated columns and CHECK constraints of all tables whose rows foreign keys may change behind a change of `target`.
     fn bind_cascades(&self, target: &Arc<Table>) -> SqlResult<()> {
         let mut reached = vec![Arc::clone(target)];
         let (mut next, mut comes_back) = (0, false);
@@ -153,9 +170,15 @@ impl Binder<'_> {
             }
         }
         // A table that refers to itself is the first and reached again.
-        let with_checks = reached.into_iter().filter(|table| !table.checks.is_empty());
-        let cascades = with_checks
-            .map(|table| Ok(CascadePlan { checks: self.bind_checks(&table, &|_| true)?, table }))
+        let has_work =
+            |table: &Arc<Table>| !table.checks.is_empty() || table.generated_columns().next().is_some();
+        let cascades = reached
+            .into_iter()
+            .filter(has_work)
+            .map(|table| {
+                let generated = self.bind_generated(&table, &|_| true)?;
+                Ok(CascadePlan { generated, checks: self.bind_checks(&table, &|_| true)?, table })
+            })
             .collect::<SqlResult<_>>()?;
         self.note_cascades(cascades, comes_back);
         Ok(())
@@ -174,7 +197,7 @@ impl Binder<'_> {
                 ast::AssignmentTarget::ColumnName(name) => {
                     let (position, column) = self.target_column(table, name)?;
                     let value = given(value);
-                    refuse_identity(column, value.is_some(), true)?;
+                    refuse_new_value(column, value.is_some())?;
                     add(&mut bound, position, self.bind_assigned(value, column, scope, "UPDATE")?, column)?;
                 }
                 ast::AssignmentTarget::Tuple(names) => {
@@ -212,7 +235,7 @@ impl Binder<'_> {
         let mut values = Vec::with_capacity(items.len());
         for (item, (_, column)) in items.iter().zip(columns) {
             let value = given(item);
-            refuse_identity(column, value.is_some(), true)?;
+            refuse_new_value(column, value.is_some())?;
             values.push(self.bind_assigned(value, column, scope, "UPDATE")?);
         }
         Ok(values)
@@ -237,7 +260,7 @@ impl Binder<'_> {
         }
         let mut values = Vec::with_capacity(columns.len());
         for (i, ((_, column), (ty, typmod, _))) in columns.iter().zip(&bound.columns).enumerate() {
-            refuse_identity(column, true, true)?;
+            refuse_new_value(column, true)?;
             let test = SubqueryTest::Field(i);
             let subquery = SubqueryExpr { id: bound.id, correlated: bound.correlated, test };
             let expr = BoundExpr::new(*ty, *typmod, ExprKind::Subquery(Box::new(subquery)));
@@ -304,19 +327,54 @@ pub(super) fn is_untyped(expr: &ast::Expr) -> bool {
 }
 
 /// # Errors
-/// 428C9 for a value given to a column GENERATED ALWAYS AS IDENTITY.
-pub(super) fn refuse_identity(column: &Column, has_value: bool, update: bool) -> SqlResult<()> {
+/// 428C9 for a value given by an UPDATE to a generated column, or to one GENERATED ALWAYS AS IDENTITY.
+pub(super) fn refuse_new_value(column: &Column, has_value: bool) -> SqlResult<()> {
+    let is_identity = column.identity == Some(Identity::Always);
+    if !has_value || !is_identity && !column.is_generated() {
+        return Ok(());
+    }
+    let name = &column.name;
+    let message = format!("column \"{name}\" can only be updated to DEFAULT");
+    Err(SqlError::new(SqlState::GENERATED_ALWAYS, message).with_detail(match is_identity {
+        true => always_identity(name),
+        false => format!("Column \"{name}\" is a generated column."),
+    }))
+}
+
+/// # Errors
+/// 428C9 for a value given by an INSERT to a column GENERATED ALWAYS AS IDENTITY.
+pub(super) fn refuse_identity(column: &Column, has_value: bool) -> SqlResult<()> {
     if !has_value || column.identity != Some(Identity::Always) {
         return Ok(());
     }
     let name = &column.name;
-    let message = match update {
-        true => format!("column \"{name}\" can only be updated to DEFAULT"),
-        false => format!("cannot insert a non-DEFAULT value into column \"{name}\""),
-    };
-    let error = SqlError::new(SqlState::GENERATED_ALWAYS, message)
-        .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."));
-    Err(if update { error } else { error.with_hint("Use OVERRIDING SYSTEM VALUE to override.") })
+    let message = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
+    Err(SqlError::new(SqlState::GENERATED_ALWAYS, message)
+        .with_detail(always_identity(name))
+        .with_hint("Use OVERRIDING SYSTEM VALUE to override."))
+}
+
+fn always_identity(name: &str) -> String {
+    format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS.")
+}
+
+/// # Errors
+/// 428C9 for a value given by an INSERT to a generated column, whatever OVERRIDING says.
+pub(crate) fn refuse_generated(column: &Column, has_value: bool) -> SqlResult<()> {
+    if !has_value || !column.is_generated() {
+        return Ok(());
+    }
+    let name = &column.name;
+    let message = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
+    Err(SqlError::new(SqlState::GENERATED_ALWAYS, message)
+        .with_detail(format!("Column \"{name}\" is a generated column.")))
+}
+
+/// The columns of a table, in row order.
+fn row_scope(table: &Table) -> TableScope<'_> {
+    let columns =
+        table.columns.iter().map(|c| (if c.dropped { "" } else { c.name.as_str() }, c.ty, c.typmod));
+    TableScope { table: &table.name, columns: columns.collect() }
 }
 
 /// # Errors

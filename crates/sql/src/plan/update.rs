@@ -11,10 +11,10 @@ use super::from_clause::{FromTree, table_columns};
 use super::level::{Level, LevelScope, Namespace, RelationSource};
 use super::parts::Changed;
 use super::point_plan::{
-    ChangeSource, ExternalSource, Node, PointStatement, ReturningPlan, TargetColumn, UpdatePlan,
+    ChangeSource, CheckPlan, ExternalSource, Node, PointStatement, ReturningPlan, TargetColumn, UpdatePlan,
 };
 use super::refuse::refuse;
-use super::target::{add as add_assignment, given, is_untyped, refuse_identity};
+use super::target::{add as add_assignment, given, is_untyped, refuse_new_value};
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{BoundExpr, EmptyScope, fold_ident};
 
@@ -47,10 +47,12 @@ fn change(binder: &Binder<'_>, parts: &External<'_>, assignments: &[ast::Assignm
     let conditions = target.with_scope(|scope| binder.bind_where(parts.selection, scope))?;
     let (returning, output) = target.bind_returning(binder, parts.returning)?;
     target.note_reads(binder, &conditions);
-    let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
+    let generated = target.bind_generated(binder, &set)?;
+    let checks = target.bind_checks(binder, &set, &generated)?;
     let (table, width, joined) = (Arc::clone(&target.table), target.level.width, !parts.from.is_empty());
     let (key, slot_names) = (target.key, target.level.slot_names());
-    let in_part = !joined && checks.is_empty() && concerns_its_row_alone(&table, &set);
+    let in_part =
+        !joined && checks.is_empty() && generated.is_empty() && concerns_its_row_alone(&table, &set);
     let (from, cost) = match in_part {
         true => target.plan_as_used(binder, conditions)?,
         false => target.plan(binder, conditions)?,
@@ -65,6 +67,7 @@ fn change(binder: &Binder<'_>, parts: &External<'_>, assignments: &[ast::Assignm
         slot_names,
         source,
         assignments: set,
+        generated,
         checks,
         joined,
         in_part,
@@ -240,7 +243,7 @@ fn bind_external_update(
         };
         let (position, column) = binder.target_column(&target.table, name)?;
         let value = given(value);
-        refuse_identity(column, value.is_some(), true)?;
+        refuse_new_value(column, value.is_some())?;
         let bound = match value {
             None => binder.bind_default(column)?,
             // In a query it would be text.
@@ -257,7 +260,8 @@ fn bind_external_update(
         add_assignment(&mut set, position, bound, column)?;
     }
     let (returning, output) = parts.bind_returning(&target, &binder)?;
-    let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
+    let generated = target.bind_generated(&binder, &set)?;
+    let checks = target.bind_checks(&binder, &set, &generated)?;
     let query = parts.query(&target, values)?;
     let plan = UpdatePlan {
         id: binder.next_node(),
@@ -267,6 +271,7 @@ fn bind_external_update(
         slot_names: target.level.slot_names(),
         source: ChangeSource::External { assigned },
         assignments: set,
+        generated,
         checks,
         joined: false,
         in_part: false,
@@ -341,6 +346,25 @@ impl ChangedLevel {
         let mut trees = vec![FromTree::Relation(index)];
         trees.extend(binder.bind_from(&mut level, from, None, &mut namespace)?);
         Ok(ChangedLevel { table, key, level, namespace, trees })
+    }
+
+    /// The generated columns that come of what is assigned.
+    fn bind_generated(
+        &self,
+        binder: &Binder<'_>,
+        set: &[(usize, BoundExpr)],
+    ) -> SqlResult<Vec<(usize, BoundExpr)>> {
+        binder.bind_generated(&self.table, &|column| set.iter().any(|(c, _)| *c == column))
+    }
+
+    /// The CHECK constraints of columns with new values.
+    fn bind_checks(
+        &self,
+        binder: &Binder<'_>,
+        set: &[(usize, BoundExpr)],
+        generated: &[(usize, BoundExpr)],
+    ) -> SqlResult<Vec<CheckPlan>> {
+        binder.bind_checks(&self.table, &|column| set.iter().chain(generated).any(|(c, _)| *c == column))
     }
 
     pub(super) fn with_scope<T>(&self, f: impl FnOnce(&LevelScope<'_>) -> T) -> T {

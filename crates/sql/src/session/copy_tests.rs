@@ -51,6 +51,21 @@ fn the_condition_of_a_copy_reads_nothing_else() {
 }
 
 #[test]
+fn a_copy_brings_no_values_of_generated_columns() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(
+        &mut owner,
+        "CREATE TABLE t (id int, g int GENERATED ALWAYS AS (id * 2) STORED CHECK (g < 9), v text)",
+    );
+    assert_eq!(copy(&mut bench, &mut owner, "COPY t FROM STDIN", b"1\ta\n2\tb\n").as_deref(), Ok("COPY 2"));
+    assert_eq!(copy(&mut bench, &mut owner, "COPY t (id) FROM STDIN", b"3\n").as_deref(), Ok("COPY 1"));
+    assert_eq!(bench.run(&mut owner, "SELECT g FROM t ORDER BY id").lines(), ["2", "4", "6"]);
+    let broken = copy(&mut bench, &mut owner, "COPY t (id) FROM STDIN", b"5\n");
+    assert!(broken.is_err_and(|error| error.starts_with("23514")));
+}
+
+#[test]
 fn the_condition_of_a_copy_is_what_was_read() {
     let mut bench = Bench::new();
     let mut owner = bench.session();

@@ -94,7 +94,8 @@ impl Session {
         let copied = match &statement.source {
             CopySource::Query { statement, .. } => statement.clone(),
             CopySource::Table { name, columns } => {
-                Box::new(ast::Statement::Query(Box::new(select_all(name, columns.as_deref())?)))
+                let shown = self.shown_columns(home, name, columns.as_deref())?;
+                Box::new(ast::Statement::Query(Box::new(select_all(name, shown.as_deref())?)))
             }
         };
         if let Some(streamed) = self.streamed() {
@@ -123,6 +124,29 @@ impl Session {
         };
         out.copy_done();
         Ok(Ran::Tag(format_compact!("COPY {count}")))
+    }
+
+    /// The columns of a relation that COPY TO shows: those named, or all but generated ones; `None` for a `*`.
+    ///
+    /// # Errors
+    /// 42P10 where a generated one is named.
+    fn shown_columns(
+        &self,
+        home: &Home<'_>,
+        name: &[String],
+        columns: Option<&[String]>,
+    ) -> SqlResult<Option<Vec<String>>> {
+        let (catalog, named) = (self.peek_catalog(home), || columns.map(<[String]>::to_vec));
+        // What there is to say of another relation, or of none, the query says.
+        let Ok((schema, own)) = super::privilege::split_name(name) else { return Ok(named()) };
+        let Ok(table) = catalog.resolve_table(schema, own, &self.search_path(catalog)) else {
+            return Ok(named());
+        };
+        if table.generated_columns().next().is_none() {
+            return Ok(named());
+        }
+        let shown = copied_columns(table, columns)?;
+        Ok(Some(shown.into_iter().map(|position| table.columns[position].name.to_string()).collect()))
     }
 
     /// `None` where it turned out to be one for the analytical path; then nothing was written.
@@ -425,15 +449,26 @@ fn format_of(options: &CopyOptions) -> Format {
     if options.format == CopyTextFormat::Binary { Format::Binary } else { Format::Text }
 }
 
-/// Positions of the columns copied: those named, or all.
+/// Positions of the columns copied: those named, or all but generated ones.
+///
+/// # Errors
+/// 42703, 42701; 42P10 for a generated one.
 fn copied_columns(table: &Table, names: Option<&[String]>) -> SqlResult<Vec<usize>> {
-    let Some(names) = names else { return Ok(table.live_columns().map(|(position, _)| position).collect()) };
+    let Some(names) = names else {
+        let given = table.live_columns().filter(|(_, column)| !column.is_generated());
+        return Ok(given.map(|(position, _)| position).collect());
+    };
     let mut positions = Vec::new();
     for name in names {
-        let (position, _) = table.column(name).ok_or_else(|| {
+        let (position, column) = table.column(name).ok_or_else(|| {
             let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)
         })?;
+        if column.is_generated() {
+            let message = format!("column \"{name}\" is a generated column");
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+                .with_detail("Generated columns cannot be used in COPY."));
+        }
         if positions.contains(&position) {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));

@@ -267,7 +267,8 @@ choices!(KeyFunction { Lower = 1, Upper = 2 });
 
 fields!(Schema { oid, name, owner, acl });
 fields!(AclItem { grantee, grantor, privileges, grant_options });
-fields!(Column { name, ty, typmod, not_null, default, identity, sequence, dropped, missing });
+fields!(Column { name, ty, typmod, not_null, default, identity, sequence, dropped, missing }
+    derived { generated: None });
 fields!(IndexConstraint { oid, primary });
 fields!(IndexColumn { column, descending, nulls_first } derived { function: None });
 fields!(Index { oid, name, columns, unique, nulls_not_distinct, constraint, tree }
@@ -326,7 +327,8 @@ const INITIALLY_DEFERRED: u8 = 2;
 const NOT_VALID: u8 = 4;
 
 /// The last fields of a table, each absent where it and what is behind it would be empty: its constraints with such traits, the predicates of its
-/// partial indexes, the columns that its indexes include, and the functions of columns that they have by the places in their keys, all by their oids.
+/// partial indexes, the columns that its indexes include, and the functions of columns that they have by the places in their keys, all by their oids;
+/// and what its generated columns are of, both by their positions.
 fn encode_later_fields(table: &Table, out: &mut Vec<u8>) {
     let not_valid = |validated: bool| if validated { 0 } else { NOT_VALID };
     let keys = table.foreign_keys.iter().map(|key| {
@@ -349,8 +351,17 @@ fn encode_later_fields(table: &Table, out: &mut Vec<u8>) {
     let with_functions = table.indexes.iter().filter(|index| !index.is_plain());
     let functions: Vec<(Oid, Vec<(usize, KeyFunction)>)> =
         with_functions.map(|index| (index.oid, functions_of(index))).collect();
-    let says =
-        [!traits.is_empty(), !predicates.is_empty(), including().next().is_some(), !functions.is_empty()];
+    let columns = table.columns.iter().enumerate();
+    let generated: Vec<(usize, Vec<usize>)> = columns
+        .filter_map(|(position, column)| Some((position, column.generated.as_ref()?.to_vec())))
+        .collect();
+    let says = [
+        !traits.is_empty(),
+        !predicates.is_empty(),
+        including().next().is_some(),
+        !functions.is_empty(),
+        !generated.is_empty(),
+    ];
     let fields = says.iter().rposition(|says| *says).map_or(0, |last| last + 1);
     if fields > 0 {
         traits.encode(out);
@@ -371,6 +382,9 @@ fn encode_later_fields(table: &Table, out: &mut Vec<u8>) {
     }
     if fields > 3 {
         functions.encode(out);
+    }
+    if fields > 4 {
+        generated.encode(out);
     }
 }
 
@@ -400,7 +414,22 @@ fn decode_later_fields(mut table: Table, input: &mut &[u8]) -> Result<Table, Mal
             }
         }
     }
+    if !input.is_empty() {
+        decode_generated(&mut table, input)?;
+    }
     Ok(table)
+}
+
+fn decode_generated(table: &mut Table, input: &mut &[u8]) -> Result<(), Malformed> {
+    let width = table.columns.len();
+    for (position, named) in Vec::<(usize, Vec<usize>)>::decode(input)? {
+        let column = table.columns.get_mut(position).filter(|column| column.default.is_some());
+        let is_whole = named.iter().all(|named| *named < width && *named != position);
+        let column =
+            column.filter(|_| is_whole).ok_or(Malformed("generated column without what it is of"))?;
+        column.generated = Some(named.into());
+    }
+    Ok(())
 }
 
 fn decode_predicates(table: &mut Table, input: &mut &[u8]) -> Result<(), Malformed> {

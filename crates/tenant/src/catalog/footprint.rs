@@ -72,6 +72,7 @@ impl Relation {
 impl Table {
     fn parts_len(&self) -> usize {
         let missing = self.columns.iter().filter_map(|column| column.missing.as_deref());
+        let generated = self.columns.iter().filter_map(|column| column.generated.as_deref());
         let keys = self.foreign_keys.iter();
         let predicate = |index: &Index| index.predicate.as_ref().map_or(0, |predicate| predicate.memory());
         let columns = |index: &Index| len_of(&index.columns) + len_of(&index.included);
@@ -79,6 +80,7 @@ impl Table {
         size_of::<Table>()
             + len_of(&self.columns)
             + missing.map(value_len).sum::<usize>()
+            + generated.map(len_of).sum::<usize>()
             + len_of(&self.indexes)
             + indexes.sum::<usize>()
             + len_of(&self.checks)

@@ -389,6 +389,28 @@ mod tests {
     }
 
     #[test]
+    fn what_generated_columns_are_of_stands_at_a_tables_end() {
+        let mut table = Table::new(Oid(16384), PUBLIC_SCHEMA, "t", OWNER_ROLE, base::TreeId(7));
+        for name in ["a", "b"] {
+            table.columns.push(Column::new(name, types::PgType::Int4, types::TypeMod::NONE));
+        }
+        table.columns[1].default = Some("a * 2".into());
+        // As tables were written before there were any: nothing follows.
+        let without = encode_record(&table);
+        assert_eq!(decode_record::<Table>(&without).unwrap().columns, table.columns);
+        table.columns[1].generated = Some([0].into());
+        let with = encode_record(&table);
+        let len = 4 * 4 + 4 + (4 + 4 + 4);
+        assert_eq!(with.len() - without.len(), len, "nothing of others; a column, and one that it is of");
+        assert_eq!(decode_record::<Table>(&with).unwrap().columns, table.columns);
+        // Of one that is not there, and of itself.
+        for of in [2, 1] {
+            table.columns[1].generated = Some([of].into());
+            assert!(decode_record::<Table>(&encode_record(&table)).is_err());
+        }
+    }
+
+    #[test]
     fn a_newer_record_is_refused() {
         let mut value = encode_record(&Box::<str>::from("x"));
         assert_eq!(decode_record::<Box<str>>(&value).as_deref(), Ok("x"));

@@ -119,6 +119,7 @@ impl Ddl<'_> {
             name: format!("........pg.dropped.{}........", position + 1).into(),
             not_null: false,
             default: None,
+            generated: None,
             identity: None,
             sequence: None,
             dropped: true,
@@ -144,7 +145,7 @@ impl Ddl<'_> {
         Ok(())
     }
 
-    /// The default's SQL text; `None` for no default.
+    /// The default's SQL text; `None` for no default. Of a generated column the text of its expression, of the same columns.
     pub fn set_default(&mut self, table: Oid, position: usize, default: Option<&str>) -> Step<()> {
         self.change_column(table, position, |column| column.default = default.map(Into::into))
     }

@@ -232,6 +232,9 @@ impl Ddl<'_> {
         if [new.on_delete, new.on_update].contains(&ReferentialAction::SetDefault) {
             return Err(SqlError::unsupported("ON DELETE or ON UPDATE SET DEFAULT").into());
         }
+        if new.columns.iter().any(|column| referencing.columns[*column].is_generated()) {
+            refuse_assigning(&new)?;
+        }
         let names: Vec<&str> = new.columns.iter().map(|c| referencing.columns[*c].name.as_str()).collect();
         let default = MadeUpName { table: &referencing.name, columns: &names, label: "fkey" };
         let name = match &new.name {
@@ -537,6 +540,20 @@ fn require_comparable(
         shown(from.ty),
         shown(to.ty)
     )))
+}
+
+/// Errors: 42601 for a foreign key of a generated column that would assign to it.
+fn refuse_assigning(new: &NewForeignKey) -> SqlResult<()> {
+    let assigns = |action| !matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict);
+    let clause = if assigns(new.on_update) {
+        "ON UPDATE"
+    } else if assigns(new.on_delete) && new.on_delete != ReferentialAction::Cascade {
+        "ON DELETE"
+    } else {
+        return Ok(());
+    };
+    let message = format!("invalid {clause} action for foreign key constraint containing generated column");
+    Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
 }
 
 fn undefined_constraint(table: &Table, name: &str) -> SqlError {

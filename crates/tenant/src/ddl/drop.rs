@@ -289,9 +289,12 @@ fn texts_naming(catalog: &Arc<Catalog>, named: ObjectsNamed, object: Oid, name: 
     let mut found = Vec::new();
     for table in catalog.tables() {
         let oid = table.oid;
-        for (column, _) in table.live_columns().filter(|(_, c)| c.default.as_deref().is_some_and(names)) {
-            found.push(Dependent::Default { table: oid, column });
-        }
+        let columns = table.live_columns().filter(|(_, c)| c.default.as_deref().is_some_and(names));
+        found.extend(columns.map(|(column, of)| match of.is_generated() {
+            // There is none without its expression.
+            true => Dependent::Column { table: oid, column },
+            false => Dependent::Default { table: oid, column },
+        }));
         let checks = table.checks.iter().filter(|check| names(&check.expression));
         found.extend(checks.map(|check| Dependent::Check { table: oid, constraint: check.oid }));
     }
@@ -347,6 +350,11 @@ fn dependents_of(catalog: &Arc<Catalog>, named: ObjectsNamed, object: Dependent)
                 push(Dependent::Relation(view.oid), false);
             }
             let Some(found) = catalog.table(table) else { return edges };
+            for (position, other) in found.generated_columns() {
+                if other.generated.as_ref().is_some_and(|columns| columns.contains(&column)) {
+                    push(Dependent::Column { table, column: position }, false);
+                }
+            }
             let broken = |index: Oid| found.index(index).is_some_and(|i| i.names(column));
             for by in &found.referenced_by {
                 let key = catalog.table(by.table).and_then(|other| other.foreign_key(by.constraint));

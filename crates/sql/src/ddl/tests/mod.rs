@@ -6,6 +6,7 @@ mod deferral;
 mod dependents;
 mod errors;
 mod frameworks;
+mod generated;
 mod objects;
 mod partial;
 mod renames;
