@@ -56,11 +56,11 @@ impl Printer<'_> {
                 self.bracketed(format!("{left} {} {right}", symbol(*comparison)), false)
             }
             RowTest::OneOf { column, blanks, constants } => {
-                self.list(*column, self.compared_as(*column, *blanks), "= ANY", constants)
+                self.list(*column, self.compared_as(*column, *blanks), ("= ANY", constants), around)
             }
             RowTest::Not(inner) => match &**inner {
                 RowTest::OneOf { column, blanks, constants } => {
-                    self.list(*column, self.compared_as(*column, *blanks), "<> ALL", constants)
+                    self.list(*column, self.compared_as(*column, *blanks), ("<> ALL", constants), around)
                 }
                 inner => {
                     self.bracketed(format!("NOT {}", self.test(inner, Around::Not)), around == Around::Not)
@@ -107,7 +107,13 @@ impl Printer<'_> {
         }
     }
 
-    fn list(&self, column: usize, ty: PgType, operator: &str, constants: &[Datum]) -> String {
+    fn list(
+        &self,
+        column: usize,
+        ty: PgType,
+        (operator, constants): (&str, &[Datum]),
+        around: Around,
+    ) -> String {
         let item = |constant: &Datum| match ty {
             PgType::Varchar => self.quoted(constant, PgType::Text, "character varying"),
             PgType::Int8 => match self.constant(ty, constant) {
@@ -123,7 +129,9 @@ impl Printer<'_> {
             (PgType::Varchar, false) => format!("({array})::text[]"),
             _ => array,
         };
-        self.bracketed(format!("{} {operator} ({array})", self.operand(column, ty)), false)
+        // PostgreSQL leaves these out where a list stands alone only.
+        let is_needed = around != Around::Nothing;
+        self.bracketed(format!("{} {operator} ({array})", self.operand(column, ty)), is_needed)
     }
 
     /// A constant beside a column that is compared as this type.
