@@ -168,11 +168,12 @@ impl Run<'_, '_> {
     /// The target with its new values.
     fn assigned(&self, plan: &UpdatePlan, cx: &Cx<'_>, mut target: Target) -> Halt<Target> {
         let (ctx, mut bytes) = (cx.row(&target.row), 0);
-        let values: SmallVec<[Datum; 4]> = plan
-            .assignments
-            .iter()
-            .map(|(_, value)| self.part(value, &ctx, &mut bytes))
-            .collect::<Halt<_>>()?;
+        let mut values = SmallVec::<[Datum; 4]>::new();
+        for (_, value) in &plan.assignments {
+            values.push(Datum::Null);
+            let slot = values.last_mut().expect("it was just pushed");
+            self.part_into(value, &ctx, &mut bytes, slot)?;
+        }
         for ((column, _), value) in plan.assignments.iter().zip(values) {
             target.memory += value.heap_bytes();
             let before = std::mem::replace(&mut target.row[*column], value);

@@ -137,15 +137,9 @@ impl Run<'_, '_> {
         let ctx = cx.row(row);
         let mut bytes = 0;
         for expr in exprs {
-            // Copied to where it is to be, not by way of results: a value that was just written in parts is waited for by who moves it.
             out.push(Datum::Null);
             let slot = out.last_mut().expect("it was just pushed");
-            match eval_ref(expr, &ctx).map_err(|error| self.halt(error))? {
-                Cow::Borrowed(value) => slot.clone_from(value),
-                Cow::Owned(value) => *slot = value,
-            }
-            bytes += slot.heap_bytes();
-            require_row_len(bytes)?;
+            self.part_into(expr, &ctx, &mut bytes, slot)?;
         }
         Ok(())
     }
@@ -160,6 +154,25 @@ impl Run<'_, '_> {
         *bytes += value.heap_bytes();
         require_row_len(*bytes)?;
         Ok(value)
+    }
+
+    /// [`Run::part`] in the place of what is in `out`. What is a column, a parameter or a constant is copied straight to there, not by way of results: a
+    /// value that was just written in parts is waited for by who moves it.
+    #[inline]
+    pub(super) fn part_into(
+        &self,
+        expr: &BoundExpr,
+        ctx: &EvalCtx<'_>,
+        bytes: &mut usize,
+        out: &mut Datum,
+    ) -> Halt<()> {
+        match eval_ref(expr, ctx).map_err(|error| self.halt(error))? {
+            Cow::Borrowed(value) => out.clone_from(value),
+            Cow::Owned(value) => *out = value,
+        }
+        *bytes += out.heap_bytes();
+        require_row_len(*bytes)?;
+        Ok(())
     }
 
     fn give(
