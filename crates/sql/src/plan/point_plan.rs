@@ -41,7 +41,7 @@ pub struct PointPlan {
     pub external: Option<Box<ExternalSource>>,
     /// What rows of other tables have to satisfy that foreign keys change at the statement's end.
     pub cascades: Vec<CascadePlan>,
-    /// What foreign keys do to other tables may come back to the table that is changed.
+    /// What foreign keys do to other tables may come back to the table that is changed, or be looked for there.
     pub comes_back: bool,
     /// It changes rows and can be run in parts, each of which changes what it found and forgets it.
     pub runs_in_slices: bool,

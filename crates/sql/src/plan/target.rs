@@ -39,7 +39,7 @@ impl Binder<'_> {
                 self.note_access(table.oid, privilege);
                 self.note_table(table.oid, TableUse::Write);
                 self.set_effects();
-                self.bind_cascades(table)?;
+                self.bind_cascades(table, privilege == Privileges::DELETE)?;
                 Ok(Arc::clone(table))
             }
             Relation::View(view) => Err(SqlError::unsupported(format!("{verb} view \"{}\"", view.name))),
@@ -152,8 +152,9 @@ impl Binder<'_> {
         Ok(values)
     }
 
-    /// Notes the generated columns and CHECK constraints of all tables whose rows foreign keys may change behind a change of `target`.
-    fn bind_cascades(&self, target: &Arc<Table>) -> SqlResult<()> {
+    /// Notes the generated columns and CHECK constraints of all tables whose rows foreign keys may change behind a change of `target`, which
+    /// `deletes` rows or not.
+    fn bind_cascades(&self, target: &Arc<Table>, deletes: bool) -> SqlResult<()> {
         let mut reached = vec![Arc::clone(target)];
         let (mut next, mut comes_back) = (0, false);
         while let Some(table) = reached.get(next).cloned() {
@@ -163,7 +164,8 @@ impl Binder<'_> {
                 let acts = |action| matches!(action, ReferentialAction::Cascade | ReferentialAction::SetNull);
                 let key = of.foreign_key(by.constraint);
                 let is_changed = key.is_some_and(|key| acts(key.on_delete) || acts(key.on_update));
-                comes_back |= is_changed && of.oid == target.oid && table.oid != target.oid;
+                // Rows that go with others of the target may be referred to by such as are to go later.
+                comes_back |= (is_changed || deletes) && of.oid == target.oid && table.oid != target.oid;
                 if is_changed && reached.iter().all(|known| known.oid != of.oid) {
                     reached.push(Arc::clone(of));
                 }

@@ -787,3 +787,23 @@ fn rows_that_refer_by_two_columns_are_deleted_in_slices_from_an_index_of_one() {
         assert_eq!(bench.run(&mut session, left).lines(), ["1", "4000"]);
     }
 }
+
+/// A slice would find rows that refer to what it has deleted elsewhere, and that a later one deletes.
+#[test]
+fn rows_of_two_tables_that_refer_to_each_other_are_deleted_in_one_turn() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    for change in [
+        "CREATE TABLE a (id int PRIMARY KEY, b int)",
+        "CREATE TABLE b (id int PRIMARY KEY, a int REFERENCES a ON DELETE CASCADE)",
+        "CREATE INDEX ON a (b); CREATE INDEX ON b (a)",
+        "ALTER TABLE a ADD FOREIGN KEY (b) REFERENCES b",
+        "INSERT INTO a SELECT g FROM generate_series(1, 6000) g",
+        "INSERT INTO b SELECT g, g FROM generate_series(1, 6000) g",
+        "UPDATE a SET b = id % 6000 + 1",
+    ] {
+        bench.run(&mut session, change);
+    }
+    assert_eq!(bench.run(&mut session, "DELETE FROM a").tags, ["DELETE 6000"]);
+    assert_eq!(bench.run(&mut session, "SELECT count(*) FROM b").lines(), ["0"]);
+}
