@@ -807,3 +807,22 @@ fn rows_of_two_tables_that_refer_to_each_other_are_deleted_in_one_turn() {
     assert_eq!(bench.run(&mut session, "DELETE FROM a").tags, ["DELETE 6000"]);
     assert_eq!(bench.run(&mut session, "SELECT count(*) FROM b").lines(), ["0"]);
 }
+
+#[test]
+fn a_long_change_of_what_nobody_can_refer_to_runs_in_slices_in_a_table_that_others_refer_to() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(
+        &mut session,
+        "CREATE TABLE u (id int PRIMARY KEY, email text, gone bool); CREATE TABLE r (u int REFERENCES u);
+         CREATE UNIQUE INDEX ON u (lower(email)); CREATE UNIQUE INDEX ON u (email) WHERE gone;
+         INSERT INTO u SELECT g, 'A' || g FROM generate_series(1, 6000) g; INSERT INTO r VALUES (7)",
+    );
+    for (change, is_long) in
+        [("UPDATE u SET email = 'B' || id", true), ("UPDATE u SET id = id + 10000 WHERE id <> 7", false)]
+    {
+        let (answer, turns) = bench.run_in_turns(&mut session, change);
+        assert!(answer.tags[0].starts_with("UPDATE"), "{change}");
+        assert_eq!(turns > 10, is_long, "{change}: {turns} turns");
+    }
+}
