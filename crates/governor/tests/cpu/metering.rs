@@ -568,6 +568,24 @@ fn a_row_says_what_is_owed_to_a_limit_what_is_forgiven_and_what_it_kept() {
 }
 
 #[test]
+fn what_a_lower_limit_forgives_while_a_tenant_rests_is_told_in_its_next_row() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    let limit = |max| CpuTerms { max: Some(MilliCores(max)), ..terms(0) };
+    meters.set_terms(id(0), limit(500), Nanos(0));
+    feed.used(id(0), Nanos(900 * MS), Nanos(SECOND));
+    let row = collect(&mut audit, SECOND)[0];
+    assert_eq!((row.own_limit.debt / MS, row.own_limit.forgiven), (450, 0));
+    // 0.2 s are not paid for yet, which are two seconds of the new limit; a second of it and what a bucket holds are left.
+    meters.set_terms(id(0), limit(100), Nanos(1500 * MS));
+    assert!(collect(&mut audit, 2 * SECOND).is_empty(), "it rests");
+    feed.used(id(0), Nanos(10 * MS), Nanos(3 * SECOND));
+    let row = collect(&mut audit, 3 * SECOND)[0];
+    assert_eq!((row.given / MS, row.own_limit.forgiven / MS), (10, 99));
+}
+
+#[test]
 fn what_others_waited_for_is_told_once() {
     let meters = CpuMeters::new();
     let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));

@@ -300,19 +300,21 @@ impl Record {
         self.used = self.used.min(0);
         let past = self.meter.tally.take_past();
         let ahead = self.ahead;
-        let forgiven = self.meter.forgiven.swap(0, Ordering::Relaxed);
-        let awaited = self.meter.awaited.swap(0, Ordering::Relaxed);
-        let (debt, forgiven) = match limits_held {
-            true => (self.meter.tally.ahead(now), forgiven),
+        let debt = match limits_held {
+            true => self.meter.tally.ahead(now),
             false => {
                 self.meter.tally.forgive();
-                (0, 0)
+                self.meter.forgiven.store(0, Ordering::Relaxed);
+                0
             }
         };
         self.ahead = debt;
         if active == Nanos(0) && given == 0 && past == 0 {
             return None;
         }
+        // What was forgiven while the tenant rested, by a lower limit, is told in this row.
+        let forgiven = self.meter.forgiven.swap(0, Ordering::Relaxed);
+        let awaited = self.meter.awaited.swap(0, Ordering::Relaxed);
         // What its own limit may have kept from it, for what it had before, is no fault of the server's.
         let held = owed.saturating_sub(given).min(ahead);
         let demanded = owed - held;
