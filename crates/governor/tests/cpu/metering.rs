@@ -601,6 +601,13 @@ fn what_others_waited_for_is_told_once() {
         let awaited = if second == 1 { 600 } else { 0 };
         assert_eq!((row.given / MS, row.over / MS, row.own_limit.awaited / MS), (700, 600, awaited));
     }
+    // The worker's thread did not run for a part of the time.
+    let now = Nanos(3 * SECOND);
+    feed.used(id(0), Nanos(700 * MS), now);
+    feed.was_awaited(id(0), Nanos(700 * MS), now);
+    feed.take_back(id(0), Nanos(200 * MS), now);
+    let row = collect(&mut audit, now.0)[0];
+    assert_eq!((row.given / MS, row.own_limit.awaited / MS), (500, 500), "a part of what was given");
 }
 
 /// A tenant whose polls take three seconds under a limit of a quarter of a core, which the scheduler charges so many times: what is

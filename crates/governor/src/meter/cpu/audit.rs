@@ -314,7 +314,8 @@ impl Record {
         }
         // What was forgiven while the tenant rested, by a lower limit, is told in this row.
         let forgiven = self.meter.forgiven.swap(0, Ordering::Relaxed);
-        let awaited = self.meter.awaited.swap(0, Ordering::Relaxed);
+        // Of polls in which the worker's thread stood still a part was taken back.
+        let awaited = self.meter.awaited.swap(0, Ordering::Relaxed).min(given + past);
         // What its own limit may have kept from it, for what it had before, is no fault of the server's.
         let held = owed.saturating_sub(given).min(ahead);
         let demanded = owed - held;
