@@ -28,6 +28,7 @@ mod storage_parameters;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod tuning;
 mod view;
 mod view_columns;
 
@@ -45,6 +46,7 @@ pub(crate) use names::Names;
 pub(crate) use object::{comment, reassign_owned, rename, set_owner, set_schema};
 pub(crate) use sequence::{alter_sequence, create_sequence};
 pub(crate) use statistics::{Analysis, analyze};
+pub(crate) use tuning::run as tune;
 
 /// Runs a statement that is neither a query nor DML; its command tag.
 ///

@@ -26,6 +26,7 @@ mod start_setting;
 mod tenant;
 mod tokens;
 mod transaction;
+mod tuning;
 mod utility;
 mod vacuum;
 
@@ -60,6 +61,7 @@ pub use setting::{DiscardWhat, SettingStatement, SettingValue};
 pub use start_setting::{SessionsOf, SettingChange, StartSetting};
 pub use tenant::HostStatement;
 pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
+pub use tuning::{Tuned, Tuning};
 pub use utility::{AlterConstraint, ObjectKind, Utility};
 pub use vacuum::TableColumns;
 

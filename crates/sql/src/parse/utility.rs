@@ -4,6 +4,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::tokenizer::Token;
 
 use super::tokens::Tokens;
+use super::tuning::{self, Tuning};
 use super::vacuum::{self, TableColumns};
 
 /// Kinds of object that can be renamed, moved, owned or commented on.
@@ -85,6 +86,8 @@ pub enum Utility {
         cascade: bool,
     },
     AlterConstraint(AlterConstraint),
+    /// Has no effect.
+    Tune(Tuning),
     /// Stops listening, which nobody can begin: pools send it when they take a connection back.
     Unlisten,
     /// LISTEN: accepted by name only to be refused with one message.
@@ -109,6 +112,7 @@ impl Utility {
             Utility::Checkpoint
             | Utility::LockTable { .. }
             | Utility::Deallocate(_)
+            | Utility::Tune(_)
             | Utility::Unlisten
             | Utility::Refused(_) => false,
         }
@@ -230,6 +234,9 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
     }
     if let Some(statement) = alter_constraint(tokens)? {
         return Ok(Some(Utility::AlterConstraint(statement)));
+    }
+    if let Some(statement) = tuning::parse(tokens)? {
+        return Ok(Some(Utility::Tune(statement)));
     }
     if is_alter_of_object(tokens) {
         return alter(tokens).map(Some);

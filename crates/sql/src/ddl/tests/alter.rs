@@ -15,6 +15,48 @@ fn an_added_column_shows_its_default_in_old_rows() {
     assert_eq!(rows(&sql, "select a, b from t where a = 1"), ["1|x"]);
 }
 
+/// In the forms in which pg_dump writes it.
+#[test]
+fn what_tunes_storage_statistics_and_replication_is_taken() {
+    let table =
+        "create table t (a int primary key, b text); create table u (a int); create index u_a on u (a)";
+    let (mut bench, mut session) = after(table);
+    for operation in [
+        "alter column a set statistics 500",
+        "alter b set statistics -1",
+        "alter column b set storage external",
+        "alter column a set storage plain",
+        "alter column b set compression lz4",
+        "cluster on t_pkey",
+        "set without cluster",
+        "replica identity full",
+        "replica identity using index t_pkey",
+    ] {
+        let answer = bench.run(&mut session, &format!("alter table only public.t {operation}"));
+        assert_eq!(answer.tags, ["ALTER TABLE"], "{operation}");
+    }
+    bench.run(&mut session, "alter table if exists nothing replica identity default");
+    for (sql, expected) in [
+        ("alter table t alter c set statistics 1", "42703 column \"c\" of relation \"t\" does not exist"),
+        ("alter table t alter a set statistics -2", "22023 statistics target -2 is too low"),
+        (
+            "alter table t alter a set storage main",
+            "0A000 column data type integer can only have storage PLAIN",
+        ),
+        ("alter table t alter b set storage far", "22023 invalid storage type \"far\""),
+        ("alter table t alter b set compression zip", "22023 invalid compression method \"zip\""),
+        ("alter table t cluster on u_a", "42704 index \"u_a\" for table \"t\" does not exist"),
+        ("alter table nothing cluster on u_a", "42P01 relation \"nothing\" does not exist"),
+    ] {
+        assert_eq!(failure(table, sql), expected, "{sql}");
+    }
+    let roles = format!("{table}; create role clerk login; grant all on t to clerk");
+    let (mut bench, _owner) = after(&roles);
+    let mut clerk = bench.session_of("clerk");
+    let error = bench.fail(&mut clerk, "alter table t replica identity full");
+    assert_eq!(error.message(), "must be owner of table t");
+}
+
 #[test]
 fn a_long_default_of_an_added_column_goes_into_the_rows() {
     let (mut bench, mut session) = after(
