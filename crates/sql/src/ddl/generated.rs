@@ -11,14 +11,15 @@ use types::{Datum, FormatContext, PgType, TypeMod};
 use super::column::{NewColumn, default_mismatch};
 use super::constraint::unqualify;
 use super::fixed_literals::fixed;
-use super::names::Names;
+use super::names::{Names, column_of, notice, skip_missing, split_parts};
 use crate::MemoryBound;
 use crate::expr::{
     BindContext, BoundExpr, ParamTypes, TableScope, Volatility, bind_expr, coerce_assignment, eval,
 };
 use crate::kept_text;
 use crate::memory_bound::value_memory;
-use crate::session::{Home, Pause, Session};
+use crate::parse::DropExpression;
+use crate::session::{Home, Pause, Reply, Session};
 
 /// Has a column be generated from an expression, which may name columns that are not known yet.
 ///
@@ -136,6 +137,43 @@ pub(super) fn refuse_new_default(table: &Table, position: usize, drop: bool) -> 
         true => error.with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP EXPRESSION instead."),
         false => error,
     })
+}
+
+/// ALTER TABLE … DROP EXPRESSION: the column keeps its values and is one like any other.
+///
+/// # Errors
+/// 42P01, 42809, 42501, 42703; 55000 for a column that is not generated.
+pub(crate) fn drop_expression(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    statement: &DropExpression,
+    out: &mut dyn Reply,
+) -> Result<String, Pause> {
+    const TAG: &str = "ALTER TABLE";
+    session.require_writable(home, TAG)?;
+    let names = session.names(home);
+    let (schema, name) = split_parts(statement.table.clone())?;
+    if statement.if_exists && names.catalog.find_relation(schema.as_deref(), &name, &names.path).is_none() {
+        skip_missing(session, "relation", &name, out);
+        return Ok(TAG.into());
+    }
+    names.require_schema(schema.as_deref())?;
+    let table = names.catalog.resolve_table(schema.as_deref(), &name, &names.path)?;
+    session.check_owner(&names.catalog, table.owner, "table", &table.name)?;
+    let position = column_of(table, &statement.column)?;
+    if table.columns[position].is_generated() {
+        session.ddl(home, |ddl| ddl.drop_expression(table.oid, position))?;
+        return Ok(TAG.into());
+    }
+    let message = format!(
+        "column \"{}\" of relation \"{}\" is not a stored generated column",
+        statement.column, table.name
+    );
+    if !statement.if_generated {
+        return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+    }
+    notice(session, SqlState::SUCCESSFUL_COMPLETION, format!("{message}, skipping"), out);
+    Ok(TAG.into())
 }
 
 /// The columns that an expression may name.

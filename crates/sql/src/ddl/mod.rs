@@ -41,6 +41,7 @@ use crate::session::{Home, Pause, Reply, Session};
 pub(crate) use constraint::{alter as alter_constraint, set_constraints};
 pub(crate) use drop::run_owned as drop_owned;
 pub(crate) use extension::{create as create_extension, drop_all as drop_extensions};
+pub(crate) use generated::drop_expression;
 pub(crate) use identity::add_identity;
 pub(crate) use names::Names;
 pub(crate) use object::{comment, reassign_owned, rename, set_owner, set_schema};

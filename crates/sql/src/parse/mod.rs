@@ -62,7 +62,7 @@ pub use start_setting::{SessionsOf, SettingChange, StartSetting};
 pub use tenant::HostStatement;
 pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
 pub use tuning::{Tuned, Tuning};
-pub use utility::{AlterConstraint, ObjectKind, Utility};
+pub use utility::{AlterConstraint, DropExpression, ObjectKind, Utility};
 pub use vacuum::TableColumns;
 
 use pace::Pace;

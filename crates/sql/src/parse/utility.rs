@@ -86,6 +86,7 @@ pub enum Utility {
         cascade: bool,
     },
     AlterConstraint(AlterConstraint),
+    DropExpression(DropExpression),
     /// Has no effect.
     Tune(Tuning),
     /// Stops listening, which nobody can begin: pools send it when they take a connection back.
@@ -108,7 +109,8 @@ impl Utility {
             | Utility::DropExtension { .. }
             | Utility::ReassignOwned { .. }
             | Utility::DropOwned { .. }
-            | Utility::AlterConstraint(_) => true,
+            | Utility::AlterConstraint(_)
+            | Utility::DropExpression(_) => true,
             Utility::Checkpoint
             | Utility::LockTable { .. }
             | Utility::Deallocate(_)
@@ -129,6 +131,16 @@ pub struct AlterConstraint {
     pub deferrable: Option<bool>,
     /// INITIALLY DEFERRED or INITIALLY IMMEDIATE.
     pub initially_deferred: Option<bool>,
+}
+
+/// `ALTER TABLE table ALTER column DROP EXPRESSION`, standing alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DropExpression {
+    pub table: Vec<String>,
+    pub if_exists: bool,
+    pub column: String,
+    /// `DROP EXPRESSION IF EXISTS`.
+    pub if_generated: bool,
 }
 
 const REFUSED: &[(&[&str], &str)] = &[
@@ -235,6 +247,9 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
     if let Some(statement) = alter_constraint(tokens)? {
         return Ok(Some(Utility::AlterConstraint(statement)));
     }
+    if let Some(statement) = drop_expression(tokens)? {
+        return Ok(Some(Utility::DropExpression(statement)));
+    }
     if let Some(statement) = tuning::parse(tokens)? {
         return Ok(Some(Utility::Tune(statement)));
     }
@@ -278,6 +293,33 @@ fn alter_constraint(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterConstraint
     }
     tokens.take_rest();
     Ok(Some(AlterConstraint { table, if_exists, constraint, deferrable, initially_deferred }))
+}
+
+fn drop_expression(tokens: &mut Tokens<'_>) -> SqlResult<Option<DropExpression>> {
+    let mut ahead = tokens.ahead();
+    if !ahead.take_words(&["ALTER", "TABLE"]) {
+        return Ok(None);
+    }
+    let if_exists = ahead.take_if_exists();
+    ahead.take_word("ONLY");
+    let Ok(table) = ahead.object_name() else { return Ok(None) };
+    if !ahead.take_word("ALTER") {
+        return Ok(None);
+    }
+    ahead.take_word("COLUMN");
+    let Ok(column) = ahead.name() else { return Ok(None) };
+    if !ahead.take_words(&["DROP", "EXPRESSION"]) {
+        return Ok(None);
+    }
+    let if_generated = ahead.take_if_exists();
+    match ahead.peek() {
+        Token::EOF => {}
+        // Beside another operation it is refused by its name.
+        Token::Comma => return Ok(None),
+        _ => return Err(ahead.unexpected()),
+    }
+    tokens.take_rest();
+    Ok(Some(DropExpression { table, if_exists, column, if_generated }))
 }
 
 fn create_extension(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {

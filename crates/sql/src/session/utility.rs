@@ -196,6 +196,7 @@ impl Session {
             Utility::ReassignOwned { from, to } => ddl::reassign_owned(self, home, from, to),
             Utility::DropOwned { roles, cascade } => ddl::drop_owned(self, home, roles, *cascade, out),
             Utility::AlterConstraint(statement) => ddl::alter_constraint(self, home, statement, out),
+            Utility::DropExpression(statement) => ddl::drop_expression(self, home, statement, out),
             Utility::Tune(statement) => ddl::tune(self, home, statement, out),
             Utility::Refused(what) => Err(SqlError::unsupported(what).into()),
         }

@@ -150,6 +150,11 @@ impl Ddl<'_> {
         self.change_column(table, position, |column| column.default = default.map(Into::into))
     }
 
+    /// The column is generated no more, and keeps the values that it has.
+    pub fn drop_expression(&mut self, table: Oid, position: usize) -> Step<()> {
+        self.change_column(table, position, |column| (column.default, column.generated) = (None, None))
+    }
+
     /// The identity property.
     pub fn set_identity(&mut self, table: Oid, position: usize, identity: Option<Identity>) -> Step<()> {
         self.change_column(table, position, |column| column.identity = identity)

@@ -120,6 +120,16 @@ fn what_is_altered_of_a_generated_column_and_of_what_it_comes_of() {
         assert!(error.starts_with(expected), "{sql}: {error}");
     }
     let row = format!("{T}; insert into t values (1, 4)");
+    let plain = format!(
+        "{row}; alter table t alter column g drop expression; insert into t values (2, 5, 6); update t set a = 1"
+    );
+    assert_eq!(rows(&plain, "select a, g, h from t order by id"), ["1|8|X", "1|6|X"]);
+    let of_none = "55000 column \"a\" of relation \"t\" is not a stored generated column";
+    assert_eq!(failure(T, "alter table t alter a drop expression"), of_none);
+    assert_eq!(
+        rows(&format!("{row}; alter table t alter a drop expression if exists"), "select g from t"),
+        ["8"]
+    );
     assert_eq!(rows(&format!("{row}; alter table t drop column a cascade"), "select * from t"), ["1|x|X"]);
     assert_eq!(rows(&format!("{row}; alter table t drop column g"), "select * from t"), ["1|4|x|X"]);
     let renamed = format!(
