@@ -508,7 +508,8 @@ impl PointPlan {
                     let asks = is_one_row && !delete.table.referenced_by.is_empty();
                     (asks || is_found(&delete.source, delete.joined))
                         && is_alone(&delete.table)
-                        && !self.cascades.iter().any(CascadePlan::generates)
+                        // Its own rows go.
+                        && !self.cascades.iter().any(|of| of.table.oid != delete.table.oid && of.generates())
                 }
             }
     }

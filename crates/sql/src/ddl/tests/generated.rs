@@ -212,6 +212,9 @@ fn long_changes_work_them_out_as_well() {
     assert_eq!(bench.run(&mut session, right).lines(), ["5000|5000"]);
     bench.run_in_turns(&mut session, "insert into p select n from generate_series(1, 5000) n");
     bench.run_in_turns(&mut session, "insert into c select n, n from generate_series(1, 5000) n");
+    let turns = bench.run_in_turns(&mut session, "delete from c").1;
+    assert!(turns > 1, "{turns} turns");
+    bench.run_in_turns(&mut session, "insert into c select n, n from generate_series(1, 5000) n");
     bench.run_in_turns(&mut session, "delete from p");
     let gone = "select count(*) from c where parent is null and g = -1";
     assert_eq!(bench.run(&mut session, gone).lines(), ["5000"]);
