@@ -201,11 +201,14 @@ impl CpuScheduler {
     pub fn set_awaited(&mut self, tenant: TenantId, is_awaited: bool, now: Nanos) {
         self.tell(now);
         let account = self.account(tenant);
+        let floor = self.spare_floor;
         let standing = self.standing(account);
         if standing.is_awaited != is_awaited {
             standing.is_awaited = is_awaited;
+            // What its limit has kept from it others owe it nothing for.
+            standing.join_spare(floor);
             if standing.runnable {
-                self.place(account, InSpare::Keep);
+                self.place(account, InSpare::Move);
             }
         }
     }
@@ -415,6 +418,7 @@ impl CpuScheduler {
     /// Puts a promise in force.
     fn enforce(&mut self, account: u32) {
         let (policy, now, virtual_now) = (self.policy, self.clock.now(), self.clock.virtual_now());
+        let floor = self.spare_floor;
         let standing = self.standing(account);
         let promise = standing.promise;
         let reserved = policy.reserves().then(|| Rate::new(promise.reserved)).flatten();
@@ -425,6 +429,7 @@ impl CpuScheduler {
         standing.shared.set_limit(promise.max, now);
         standing.shared.set_burst(promise.burst, now);
         if standing.runnable {
+            standing.join_spare(floor);
             for heap in [&mut self.due, &mut self.later, &mut self.spare, &mut self.limited] {
                 heap.remove(account);
             }
@@ -528,7 +533,9 @@ impl CpuScheduler {
             self.limited.put(account, Key { value: until, turn });
             return;
         }
-        self.limited.remove(account);
+        if self.limited.remove(account) {
+            standing.come_from_limit(self.spare_floor);
+        }
         if let Some(rate) = standing.rate() {
             let has_deficit = self.due.contains(account);
             let at_deadline = standing.position >= standing.deadline;

@@ -26,6 +26,8 @@ pub(super) type SpareTime = u128;
 const SPARE_SHIFT: u32 = 16;
 /// By which background work shares spare time: the lowest that can be promised.
 const BACKGROUND_WEIGHT: u32 = 1;
+/// Spare time, in nanoseconds, that a tenant may be behind others when its limit lets it go.
+const LIMITED_LAG_MAX: u64 = 100_000_000;
 
 /// A tenant on one worker. Instants are of the scheduler's virtual time.
 pub(super) struct Standing {
@@ -264,6 +266,13 @@ impl Standing {
             true => self.spare_background = self.spare_background.max(floor),
             false => self.spare = self.spare.max(floor),
         }
+    }
+
+    /// Its limit holds it no more. It goes before others until it has what it may have, but what the limit has kept from it for longer than
+    /// [`LIMITED_LAG_MAX`] of its own time nobody makes up for.
+    pub(super) fn come_from_limit(&mut self, floor: SpareTime) {
+        let weight = if self.background { BACKGROUND_WEIGHT } else { self.promise.weight.get() };
+        self.join_spare(floor.saturating_sub(spare_time(LIMITED_LAG_MAX, weight)));
     }
 
     /// Takes back the tenant's share of what was charged and not used, from due and spare in the proportion they were

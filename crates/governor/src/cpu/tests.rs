@@ -157,6 +157,38 @@ fn a_limit_holds_no_work_that_others_wait_for_and_has_it_paid_for_afterwards() {
 }
 
 #[test]
+fn nobody_makes_up_for_what_a_limit_kept_from_a_tenant() {
+    let mut scheduler = CpuScheduler::new();
+    let (limited, other, step) = (TenantId(0), TenantId(1), Nanos::from_micros(100));
+    let limit = |max| CpuPromise { max, ..weighing(100) };
+    scheduler.set_promise(limited, &limit(Some(MilliCores(10))), Nanos(0));
+    scheduler.set_promise(other, &limit(None), Nanos(0));
+    let mut now = Nanos(0);
+    [limited, other].map(|tenant| scheduler.runnable(tenant, now));
+    let mut run = |scheduler: &mut CpuScheduler, time: Nanos| {
+        let (end, before) = (now + time, scheduler.used(limited));
+        while now < end {
+            let tenant = scheduler.pick(now).tenant().expect("somebody is below its limit");
+            now += step;
+            scheduler.charge(tenant, step, now);
+        }
+        (scheduler.used(limited) - before, now)
+    };
+    let (held, at) = run(&mut scheduler, Nanos::from_secs(20));
+    assert!(held <= Nanos::from_millis(201), "{held:?} of 20 s");
+    // A limit that is higher than its half: what it is behind is made up for by a tenth of a second at most.
+    scheduler.set_promise(limited, &limit(Some(MilliCores(900))), at);
+    let (got, at) = run(&mut scheduler, Nanos::from_secs(2));
+    assert!(got >= Nanos::from_millis(990) && got <= Nanos::from_millis(1110), "{got:?} of 2 s");
+    // Nor is there anything to be made up for where there is none any more.
+    scheduler.set_promise(limited, &limit(Some(MilliCores(10))), at);
+    let (_, at) = run(&mut scheduler, Nanos::from_secs(20));
+    scheduler.set_promise(limited, &limit(None), at);
+    let (got, _) = run(&mut scheduler, Nanos::from_secs(2));
+    assert!(got >= Nanos::from_millis(990) && got <= Nanos::from_millis(1010), "{got:?} of 2 s");
+}
+
+#[test]
 fn awaited_work_over_its_limit_has_no_more_than_its_tenants_weight() {
     let mut scheduler = CpuScheduler::new();
     let promise = CpuPromise { max: Some(MilliCores(10)), ..weighing(100) };
