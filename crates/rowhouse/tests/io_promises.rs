@@ -138,16 +138,17 @@ fn what_is_put_aside_backed_up_and_copied_is_charged_as_the_kernel_counts() {
         all.since(sorts).check(30 << 20, "six sorts, a backup and a copy");
         in_memory
     });
-    // From its beginning on: what it reads of the log and of the files, and what it makes anew, is charged too.
+    // What the start itself reads of the log comes from the page cache in part, and is charged whole.
     assert!(server.terminate().success());
     server.restart();
     run(async {
         let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        let before = Done::so_far(&server, &admin).await;
         load(&owner, 3_000).await;
         for _ in 0..2 {
             assert_eq!(text(&owner, SORT).await, sorted);
         }
-        Done::so_far(&server, &admin).await.check(50 << 20, "a start, rows and sorts");
+        Done::so_far(&server, &admin).await.since(before).check(50 << 20, "rows and sorts behind a start");
     });
 }
 
