@@ -22,7 +22,7 @@ fn partly_indexed(unique: bool) -> (Fixture, Oid, Oid) {
     let t = fixture.create("t", COLUMNS, 1);
     let predicate = Some(Arc::new(RowTest::True(2)));
     let index = fixture
-        .ddl(|ddl| ddl.create_index(t, NewIndex { predicate: predicate, ..index_of(1, unique) }))
+        .ddl(|ddl| ddl.create_index(t, NewIndex { predicate, ..index_of(1, unique) }))
         .unwrap();
     (fixture, t, index)
 }
