@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The release build optimised by a profile of its own work (PGO) and linked as one program (LTO): what is to be run for others.
+"""The release build optimised by a profile of its own work (PGO), linked as one program (LTO) and laid out anew (BOLT): what is to be run for others.
 
 Builds the program with counters, has it serve TPC-C on one tenant and on many, pgbench's two scripts, TPC-H and the DVD Store for two
-minutes, and builds it again by what was counted. The result is target/release/rowhouse; until it is there, and if this fails, there is
-none. The counts stay in target/profiled. Only the crates of this workspace are built so: what they depend on is that of
+minutes, and builds it again by what was counted. Then the branches of the result are counted at the same work, and its machine code is
+put in the order in which it is run. The result is target/release/rowhouse; until it is there, and if this fails, there is none. The
+counts stay in target/profiled. Only the crates of this workspace are built so, the layout is of all: what they depend on is that of
 `cargo build --release`, which is needed once, and which puts the usual program back whenever it is run.
 
-Takes some 15 minutes on two cores, after that one. Needs llvm-profdata of the LLVM that rustc has (`rustc -vV`): from rustup's
-component llvm-tools, or Debian's llvm-NN; and lld, which rustc brings on Linux.
+Takes some 20 minutes on two cores, after that one. Needs llvm-profdata of the LLVM that rustc has (`rustc -vV`): from rustup's
+component llvm-tools, or Debian's llvm-NN; lld, which rustc brings on Linux; and llvm-bolt with merge-fdata, of Debian's bolt-NN.
 """
 
 import argparse
@@ -25,7 +26,9 @@ from servers import say
 TARGET = servers.ROOT / "target"
 PROFILED = TARGET / "profiled"
 PROGRAM = TARGET / "release" / "rowhouse"
-# Of the first build, out of the way: nobody is to take it for the result.
+# BOLT takes `.cold` and `.warm` in a name for a part of another function, and rustc's older names have dots of their own before modules so named.
+NAMES = "-Csymbol-mangling-version=v0"
+# What counts, out of the way: nobody is to take it for the result.
 COUNTING = PROFILED / "rowhouse-counting"
 # Of a large program LLVM makes all small that is not among the 95 % of what was counted: the loops of TPC-H are, what a message comes by is not.
 # With this it does so with what was hardly ever seen. To the compiler and to the linker, which makes the code.
@@ -45,15 +48,27 @@ def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=servers.ROOT).stdout
 
 
+def llvm_version():
+    """The major version of the LLVM that rustc has."""
+    return re.search(r"LLVM version: (\d+)", output("rustc", "-vV"))[1]
+
+
 def profile_tool():
     """llvm-profdata of rustc's LLVM, whose format no other one is sure to read."""
-    major = re.search(r"LLVM version: (\d+)", output("rustc", "-vV"))[1]
+    major = llvm_version()
     host = re.search(r"host: (\S+)", output("rustc", "-vV"))[1]
     component = Path(output("rustc", "--print", "sysroot").strip()) / "lib" / "rustlib" / host / "bin" / "llvm-profdata"
     for found in (component, shutil.which(f"llvm-profdata-{major}"), shutil.which("llvm-profdata")):
         if found and Path(found).exists() and f"LLVM version {major}." in output(str(found), "--version"):
             return str(found)
     sys.exit(f"llvm-profdata {major} is not there: rustup component add llvm-tools, or Debian's llvm-{major}")
+
+
+def layout_tool(name):
+    """A program of BOLT's, of rustc's LLVM if it is there."""
+    major = llvm_version()
+    found = shutil.which(f"{name}-{major}") or shutil.which(name)
+    return found or sys.exit(f"{name} is not there: Debian's bolt-{major}; --no-layout does without")
 
 
 def build(*flags):
@@ -66,7 +81,7 @@ def build(*flags):
     packages = [word for name in members for word in ("-p", name)]
     subprocess.run(["cargo", "clean", "--release", "--quiet", "--target-dir", str(TARGET), *packages], check=True, cwd=servers.ROOT)
     # A cache of compilations, which is called by the first of these, knows of the flags no more than cargo does.
-    variables = dict(os.environ, RUSTC_WRAPPER="", RUSTC_WORKSPACE_WRAPPER=str(wrapper), ROWHOUSE_RUSTC_FLAGS=" ".join(flags))
+    variables = dict(os.environ, RUSTC_WRAPPER="", RUSTC_WORKSPACE_WRAPPER=str(wrapper), ROWHOUSE_RUSTC_FLAGS=" ".join([NAMES, *flags]))
     command = ["cargo", "build", "--release", "--target-dir", str(TARGET), "-p", "rowhouse"]
     subprocess.run(command, check=True, env=variables, cwd=servers.ROOT)
 
@@ -80,20 +95,51 @@ def work():
             servers.bench(server, *load, "--warm-up", 1, "--no-check")
 
 
+def lay_out(bolt, merge):
+    """Puts the program's code in the order in which it is run, which is counted first."""
+    counts, merged, laid_out = PROFILED / "branches", PROFILED / "rowhouse.fdata", PROFILED / "rowhouse-laid-out"
+    shutil.rmtree(counts, ignore_errors=True)
+    counts.mkdir()
+    say("4 of 5: at work, counting branches")
+    # Each process of the program writes a file of its own.
+    bolted(bolt, PROGRAM, "-o", COUNTING, "-instrument", f"--instrumentation-file={counts / 'of'}", "--instrumentation-file-append-pid")
+    work()
+    subprocess.run([merge, "-o", str(merged), *map(str, counts.iterdir())], check=True, stdout=subprocess.DEVNULL)
+    say("5 of 5: laying it out")
+    bolted(bolt, PROGRAM, "-o", laid_out, f"-data={merged}", "-reorder-blocks=ext-tsp", "-reorder-functions=cdsort", "-split-functions",
+           "-split-all-cold", "-split-eh", "-icf=1", "-update-debug-sections")
+    laid_out.replace(PROGRAM)
+
+
+def bolted(*command):
+    """Runs BOLT, which has much to say, and most of it of code that it leaves as it is."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{done.stdout[-2000:]}{done.stderr[-2000:]}\n{command[0]} failed")
+
+
 def main():
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-layout", action="store_true", help="ends behind the link, without BOLT")
+    layout = not parser.parse_args().no_layout
+    tools = [layout_tool(name) for name in ("llvm-bolt", "merge-fdata")] if layout else []
+    steps = 5 if layout else 3
     tool, counts, profile = profile_tool(), PROFILED / "counts", PROFILED / "rowhouse.profdata"
     shutil.rmtree(counts, ignore_errors=True)
     counts.mkdir(parents=True)
-    say("1 of 3: building with counters")
+    say(f"1 of {steps}: building with counters")
     build(f"-Cprofile-generate={counts}")
     PROGRAM.replace(COUNTING)
-    say("2 of 3: at work, two minutes")
+    say(f"2 of {steps}: at work, two minutes")
     work()
     subprocess.run([tool, "merge", "-o", str(profile), *map(str, counts.glob("*.profraw"))], check=True)
-    say("3 of 3: building by what was counted")
+    say(f"3 of {steps}: building by what was counted")
     link = ["-Clinker-plugin-lto", f"-Clink-arg=-Wl,--thinlto-jobs={os.cpu_count()}", f"-Clink-arg=-Wl,-mllvm,{SMALL_IF_COLD}"]
+    if layout:
+        link.append("-Clink-arg=-Wl,--emit-relocs")
     build(f"-Cprofile-use={profile}", f"-Cllvm-args={SMALL_IF_COLD}", *link)
+    if layout:
+        lay_out(*tools)
     say(f"{PROGRAM}")
 
 
