@@ -11,16 +11,16 @@ fn world(seed: u64) -> Whole {
 #[test]
 fn analytical_queries_see_one_state_with_all_that_was_told_of() {
     let mut total = Tally::default();
-    for seed in 1..=20 {
+    for seed in 1..=8 {
         total.add(&world(seed).run().unwrap_or_else(|failure| panic!("{failure}")));
     }
-    assert!(total.queries > 60 && total.spills > 0 && total.with_faults > 1, "{total}");
+    assert!(total.queries > 40 && total.spills > 0 && total.with_faults > 0, "{total}");
 }
 
 /// The engine is one task on one partition, on a thread of the world's, and the hash tables of its operators have fixed seeds.
 #[test]
 fn a_whole_server_with_analytical_queries_replays_to_the_same_bytes() {
-    for seed in 1001..=1003 {
+    for seed in 1001..=1002 {
         let tally = world(seed).run().unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(world(seed).run(), Ok(tally));
     }
