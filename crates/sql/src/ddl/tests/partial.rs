@@ -285,7 +285,8 @@ fn an_index_may_have_lower_and_upper_of_a_column() {
         ("n = 3 and upper(nick) > 'NICK9'", Some("by_n"), &["93"][..]),
         ("email = 'USER8@x'", None, &["8"][..]),
         ("upper(email) = 'USER8@X'", None, &["8"][..]),
-        ("lower(nick) = 'nick13'", None, &["13"][..]),
+        // For its condition alone: it has fewer rows than the table.
+        ("lower(nick) = 'nick13'", Some("by_n"), &["13"][..]),
         ("lower(email) = email and id < 3", None, &[][..]),
     ] {
         let query = format!("select id from users where {conditions}");
