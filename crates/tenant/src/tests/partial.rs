@@ -21,9 +21,8 @@ fn partly_indexed(unique: bool) -> (Fixture, Oid, Oid) {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", COLUMNS, 1);
     let predicate = Some(Arc::new(RowTest::True(2)));
-    let index = fixture
-        .ddl(|ddl| ddl.create_index(t, NewIndex { predicate, ..index_of(1, unique) }))
-        .unwrap();
+    let index =
+        fixture.ddl(|ddl| ddl.create_index(t, NewIndex { predicate, ..index_of(1, unique) })).unwrap();
     (fixture, t, index)
 }
 
