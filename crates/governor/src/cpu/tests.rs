@@ -164,7 +164,9 @@ fn nobody_makes_up_for_what_a_limit_kept_from_a_tenant() {
     scheduler.set_promise(limited, &limit(Some(MilliCores(10))), Nanos(0));
     scheduler.set_promise(other, &limit(None), Nanos(0));
     let mut now = Nanos(0);
-    [limited, other].map(|tenant| scheduler.runnable(tenant, now));
+    for tenant in [limited, other] {
+        scheduler.runnable(tenant, now);
+    }
     let mut run = |scheduler: &mut CpuScheduler, time: Nanos| {
         let (end, before) = (now + time, scheduler.used(limited));
         while now < end {

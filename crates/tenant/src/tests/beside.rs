@@ -87,17 +87,6 @@ fn build(
     new: &NewIndex,
     between: &mut dyn FnMut(&mut Fixture),
 ) -> (Result<Oid, SqlError>, u32) {
-    build_partial(fixture, t, new, None, between)
-}
-
-/// The same of the rows of which a predicate is true.
-fn build_partial(
-    fixture: &mut Fixture,
-    t: Oid,
-    new: &NewIndex,
-    predicate: Option<RowTest>,
-    between: &mut dyn FnMut(&mut Fixture),
-) -> (Result<Oid, SqlError>, u32) {
     let format = FormatContext::default();
     let mut txn = fixture.begin(1, Isolation::ReadCommitted);
     for runs in 1.. {
@@ -105,9 +94,7 @@ fn build_partial(
         let mark = txn.mark();
         let result = {
             let mut view = fixture.tenant.view(&mut txn, &mut fixture.log).in_session(&format, &|_| false);
-            let made = view.ddl().and_then(|mut ddl| {
-                ddl.create_covering_index_beside(t, new.clone(), predicate.clone(), Vec::new())
-            });
+            let made = view.ddl().and_then(|mut ddl| ddl.create_index_beside(t, new.clone()));
             made.and_then(|index| view.finish_statement().map(|()| index))
         };
         fixture.end_run(&mut txn, &mark, &result);
@@ -373,14 +360,16 @@ fn live(seed: u64, mut fixture: Fixture) -> u32 {
         assert_eq!(fixture.table(t).indexes.len(), 1, "seed {seed}");
     }
     // Of about half of the rows, which come in and go out.
-    let predicate = (seed % 3 == 0).then(|| RowTest::Compare {
-        column: 1,
-        comparison: Comparison::Less,
-        blanks: Blanks::Count,
-        constant: int(20_000),
+    let predicate = (seed % 3 == 0).then(|| {
+        Arc::new(RowTest::Compare {
+            column: 1,
+            comparison: Comparison::Less,
+            blanks: Blanks::Count,
+            constant: int(20_000),
+        })
     });
     let between = &mut |fixture: &mut Fixture| others.take_turn(fixture);
-    let (made, runs) = build_partial(&mut fixture, t, &index_on(1, unique), predicate, between);
+    let (made, runs) = build(&mut fixture, t, &NewIndex { predicate, ..index_on(1, unique) }, between);
     others.end_open(&mut fixture);
     others.end_long(&mut fixture);
     if let Some(checkpoint) = others.checkpoint.take() {
