@@ -3,8 +3,7 @@
 //! A session's task works for one statement after the other: what it takes from the end of one to the end of the next (reading the message, parsing,
 //! binding, the run, the commit, the answer) is the next one's. Nothing is read between a statement's calls: at its end the totals of the task
 //! ([`SessionHost::taken`]) are held against those of the end before. A statement that has ended is counted once its answer may be sent, so that
-//! the commit by a Sync, and the wait for it to be durable, are its own; or when another one begins before that. The counts of a text are other sessions', too:
-//! what ran of one text in a row is added to them together, before another text's begins and at the latest when the answers may be sent.
+//! the commit by a Sync, and the wait for it to be durable, are its own; or when another one begins before that.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use base::Nanos;
 
 use super::script::ClockRead;
-use super::statement_counts::{StatementCounts, StatementFigures, StatementTook, Taken};
+use super::statement_counts::{StatementCounts, StatementTook, Taken};
 use super::{Session, SessionHost};
 
 /// The text of a prepared statement, with what is counted of it.
@@ -71,8 +70,6 @@ pub(super) struct Counting {
     runs: bool,
     /// How the statement ended that is to be counted.
     ended: Option<Outcome>,
-    /// What was counted and is not added to `counts` yet.
-    unadded: Option<StatementFigures>,
     /// What the task had taken when the statement before was counted.
     counted: Taken,
     /// Since when the work is that of the statement that runs, or comes next.
@@ -94,13 +91,7 @@ impl Counting {
         }
     }
 
-    /// `again` finds the counts of a text anew.
-    fn begin(
-        &mut self,
-        counts: Option<&Arc<StatementCounts>>,
-        at: i64,
-        again: impl FnOnce(&Arc<StatementCounts>) -> Arc<StatementCounts>,
-    ) {
+    fn begin(&mut self, counts: Option<&Arc<StatementCounts>>, at: i64) {
         debug_assert!(!self.runs && self.ended.is_none(), "the statement before was counted");
         let is_known = match (&self.counts, counts) {
             (Some(known), Some(counts)) => Arc::ptr_eq(known, counts),
@@ -108,7 +99,6 @@ impl Counting {
             _ => false,
         };
         if !is_known {
-            self.add_counted(again);
             self.counts = counts.cloned();
         }
         (self.runs, self.at) = (true, at);
@@ -120,31 +110,26 @@ impl Counting {
         }
     }
 
-    /// The statement that ended took what was taken since the one before.
-    fn count(&mut self, taken: Taken, now: Nanos) {
+    /// The statement that ended took what was taken since the one before. `again` finds the counts of a text anew.
+    fn count(
+        &mut self,
+        taken: Taken,
+        now: Nanos,
+        again: impl FnOnce(&Arc<StatementCounts>) -> Arc<StatementCounts>,
+    ) {
         let Some(outcome) = self.ended.take() else { return };
         let own = taken - std::mem::replace(&mut self.counted, taken);
         let time = now - std::mem::replace(&mut self.since, now);
-        if self.counts.is_none() {
-            return;
-        }
-        let unadded = self.unadded.get_or_insert_with(StatementFigures::default);
-        let (rows, failed) = match outcome {
-            Outcome::Rows(rows) => (rows, false),
-            Outcome::Failed => (0, true),
-            Outcome::Part => return unadded.add_taken(own),
-        };
-        unadded.add(&StatementTook { taken: own, rows, time, failed, at: self.at });
-    }
-
-    /// Adds what was counted to the counts of its text, which `again` finds anew where they were dropped.
-    fn add_counted(&mut self, again: impl FnOnce(&Arc<StatementCounts>) -> Arc<StatementCounts>) {
-        let Some(unadded) = self.unadded.take() else { return };
         let Some(counts) = &mut self.counts else { return };
         if counts.is_dropped() {
             *counts = again(counts);
         }
-        counts.add_all(&unadded);
+        let (rows, failed) = match outcome {
+            Outcome::Rows(rows) => (rows, false),
+            Outcome::Failed => (0, true),
+            Outcome::Part => return counts.add_taken(own),
+        };
+        counts.add(&StatementTook { taken: own, rows, time, failed, at: self.at });
     }
 }
 
@@ -155,15 +140,14 @@ impl Session {
             return;
         }
         self.count_ended_now(now);
-        let host: &dyn SessionHost = &*self.start.host;
-        let again = |dropped: &Arc<StatementCounts>| host.statement_counts_again(dropped);
+        let host = &self.start.host;
         let counts = text.counts.get_or_init(|| host.statement_counts(text)).as_ref();
         match counts {
             Some(dropped) if dropped.is_dropped() => {
                 let counts = host.statement_counts_again(dropped);
-                self.counting.begin(Some(&counts), self.statement_start, again);
+                self.counting.begin(Some(&counts), self.statement_start);
             }
-            counts => self.counting.begin(counts, self.statement_start, again),
+            counts => self.counting.begin(counts, self.statement_start),
         }
     }
 
@@ -171,10 +155,8 @@ impl Session {
     pub(super) fn count_text(&mut self, sql: &str) {
         if !self.counting.runs {
             self.count_ended_now(None);
-            let host: &dyn SessionHost = &*self.start.host;
-            let counts = host.statement_counts(sql);
-            let again = |dropped: &Arc<StatementCounts>| host.statement_counts_again(dropped);
-            self.counting.begin(counts.as_ref(), self.statement_start, again);
+            let counts = self.start.host.statement_counts(sql);
+            self.counting.begin(counts.as_ref(), self.statement_start);
         }
     }
 
@@ -184,23 +166,22 @@ impl Session {
     }
 
     fn count_ended_now(&mut self, now: Option<Nanos>) {
-        if self.counting.ended.is_some() {
+        if self.has_ended_statement() {
             let now = now.unwrap_or_else(|| self.start.host.now());
-            self.counting.count(self.start.host.taken(), now);
+            self.count_ended(now);
         }
     }
 
-    /// Whether a statement has ended that is not counted yet, or not for all to see.
+    /// Whether a statement has ended that is not counted yet.
     #[inline]
     pub fn has_ended_statement(&self) -> bool {
-        self.counting.ended.is_some() || self.counting.unadded.is_some()
+        self.counting.ended.is_some()
     }
 
-    /// Counts the statement that ended last, if it is not, for all to see: its answer may be sent.
+    /// Counts the statement that ended last, if it is not: its answer may be sent.
     pub fn count_ended(&mut self, now: Nanos) {
         let host: &dyn SessionHost = &*self.start.host;
-        self.counting.count(host.taken(), now);
-        self.counting.add_counted(|dropped| host.statement_counts_again(dropped));
+        self.counting.count(host.taken(), now, |counts| host.statement_counts_again(counts));
     }
 
     /// Messages came, at `now`, for which the session had waited.
@@ -226,12 +207,7 @@ mod tests {
     }
 
     fn count(counting: &mut Counting, cpu: u64, ios: u64, now: u64) {
-        counting.count(taken(cpu, ios), Nanos(now));
-        counting.add_counted(known);
-    }
-
-    fn known(_: &Arc<StatementCounts>) -> Arc<StatementCounts> {
-        unreachable!("nothing was dropped")
+        counting.count(taken(cpu, ios), Nanos(now), |_| unreachable!("nothing was dropped"));
     }
 
     #[test]
@@ -239,7 +215,7 @@ mod tests {
         let (first, second) = (Arc::new(StatementCounts::new("a")), Arc::new(StatementCounts::new("b")));
         let mut counting = Counting::begun(taken(100, 1), Nanos(1000));
         counting.received(Nanos(2000));
-        counting.begin(Some(&first), 5, known);
+        counting.begin(Some(&first), 5);
         counting.received(Nanos(2100));
         counting.end(Outcome::Rows(3));
         counting.end(Outcome::Failed);
@@ -250,7 +226,7 @@ mod tests {
         assert_eq!((figures.taken, figures.time), (taken(60, 3), Nanos(300)));
         assert_eq!((figures.first_seen, figures.last_seen), (5, 5));
         counting.received(Nanos(5000));
-        counting.begin(Some(&second), 6, known);
+        counting.begin(Some(&second), 6);
         counting.end(Outcome::Failed);
         count(&mut counting, 200, 9, 5010);
         let figures = second.figures();
@@ -263,7 +239,7 @@ mod tests {
         let counts = Arc::new(StatementCounts::new("a"));
         let mut counting = Counting::default();
         for outcome in [Outcome::Rows(9), Outcome::Part, Outcome::Part] {
-            counting.begin(Some(&counts), 0, known);
+            counting.begin(Some(&counts), 0);
             counting.end(outcome);
             let cpu = counting.counted.cpu.0 + 7;
             count(&mut counting, cpu, 0, 0);
@@ -276,37 +252,14 @@ mod tests {
     fn counts_that_were_dropped_are_asked_for_again() {
         let (old, new) = (Arc::new(StatementCounts::new("a")), Arc::new(StatementCounts::new("a")));
         let mut counting = Counting::default();
-        counting.begin(Some(&old), 0, known);
+        counting.begin(Some(&old), 0);
         counting.end(Outcome::Rows(0));
         old.set_dropped(true);
-        counting.count(taken(5, 0), Nanos(1));
-        counting.add_counted(|dropped| {
+        counting.count(taken(5, 0), Nanos(1), |dropped| {
             assert!(Arc::ptr_eq(dropped, &old));
             new.clone()
         });
         assert_eq!((old.figures().calls, new.figures().calls), (0, 1));
-    }
-
-    #[test]
-    fn what_ran_of_one_text_in_a_row_is_added_before_another_begins() {
-        let (first, second) = (Arc::new(StatementCounts::new("a")), Arc::new(StatementCounts::new("b")));
-        let mut counting = Counting::default();
-        for (cpu, now) in [(10, 100), (30, 300), (60, 400)] {
-            counting.begin(Some(&first), 5, known);
-            counting.end(Outcome::Rows(2));
-            counting.count(taken(cpu, 1), Nanos(now));
-        }
-        assert_eq!(first.figures(), StatementFigures::default(), "nobody's answer was sent");
-        counting.begin(Some(&second), 6, known);
-        let figures = first.figures();
-        assert_eq!((figures.calls, figures.errors, figures.rows), (3, 0, 6));
-        assert_eq!((figures.taken, figures.time), (taken(60, 1), Nanos(400)));
-        assert_eq!((figures.time_min, figures.time_max), (Nanos(100), Nanos(200)));
-        counting.end(Outcome::Failed);
-        count(&mut counting, 65, 1, 450);
-        let figures = second.figures();
-        assert_eq!((figures.calls, figures.errors, figures.taken.cpu), (1, 1, Nanos(5)));
-        assert_eq!(first.figures().calls, 3);
     }
 
     #[test]

@@ -66,27 +66,6 @@ impl Default for StatementFigures {
     }
 }
 
-impl StatementFigures {
-    /// Counts a statement that ended.
-    pub fn add(&mut self, took: &StatementTook) {
-        self.calls += 1;
-        self.errors += u64::from(took.failed);
-        self.rows += took.rows;
-        self.time += took.time;
-        self.add_taken(took.taken);
-        self.time_min = self.time_min.min(took.time);
-        self.time_max = self.time_max.max(took.time);
-        self.first_seen = self.first_seen.min(took.at);
-        self.last_seen = self.last_seen.max(took.at);
-    }
-
-    /// Counts what a statement took besides, after its end.
-    pub fn add_taken(&mut self, taken: Taken) {
-        self.taken.cpu += taken.cpu;
-        self.taken.ios += taken.ios;
-    }
-}
-
 /// Counts of statements that have one normal text ([`crate::normal_text`]).
 #[derive(Debug)]
 pub struct StatementCounts {
@@ -141,35 +120,28 @@ impl StatementCounts {
 
     /// Counts a statement that ended.
     pub fn add(&self, took: &StatementTook) {
-        let mut figures = StatementFigures::default();
-        figures.add(took);
-        self.add_all(&figures);
-    }
-
-    /// Counts statements that ended.
-    pub fn add_all(&self, took: &StatementFigures) {
         // Most of what may be is not: an addition of nothing would cost as much as any.
         let add = |to: &AtomicU64, amount: u64| {
             if amount > 0 {
                 to.fetch_add(amount, Ordering::Relaxed);
             }
         };
-        add(&self.calls, took.calls);
-        add(&self.errors, took.errors);
+        add(&self.calls, 1);
+        add(&self.errors, u64::from(took.failed));
         add(&self.rows, took.rows);
         add(&self.time, took.time.0);
         self.add_taken(took.taken);
-        if took.time_min.0 < self.time_min.load(Ordering::Relaxed) {
-            self.time_min.fetch_min(took.time_min.0, Ordering::Relaxed);
+        if took.time.0 < self.time_min.load(Ordering::Relaxed) {
+            self.time_min.fetch_min(took.time.0, Ordering::Relaxed);
         }
-        if took.time_max.0 > self.time_max.load(Ordering::Relaxed) {
-            self.time_max.fetch_max(took.time_max.0, Ordering::Relaxed);
+        if took.time.0 > self.time_max.load(Ordering::Relaxed) {
+            self.time_max.fetch_max(took.time.0, Ordering::Relaxed);
         }
-        if took.first_seen < self.first_seen.load(Ordering::Relaxed) {
-            self.first_seen.fetch_min(took.first_seen, Ordering::Relaxed);
+        if took.at < self.first_seen.load(Ordering::Relaxed) {
+            self.first_seen.fetch_min(took.at, Ordering::Relaxed);
         }
-        if took.last_seen > self.last_seen.load(Ordering::Relaxed) {
-            self.last_seen.fetch_max(took.last_seen, Ordering::Relaxed);
+        if took.at > self.last_seen.load(Ordering::Relaxed) {
+            self.last_seen.fetch_max(took.at, Ordering::Relaxed);
         }
     }
 
