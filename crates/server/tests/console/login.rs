@@ -1,14 +1,12 @@
 //! Who may enter the console, and from where.
 
-mod support;
-
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::support::browser::{Browser, Response};
+use crate::support::{self, ADMIN_PASSWORD, TestServer, trusting};
 use serde_json::json;
-use support::browser::{Browser, Response};
-use support::{ADMIN_PASSWORD, TestServer, trusting};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 

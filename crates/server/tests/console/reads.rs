@@ -1,13 +1,11 @@
 //! What the console tells: every address that is described answers, with what is described.
 
-mod support;
-
 use std::net::SocketAddr;
 
+use crate::support::browser::Browser;
+use crate::support::{TestServer, eventually};
 use base::Nanos;
 use serde_json::{Value, json};
-use support::browser::Browser;
-use support::{TestServer, eventually};
 
 /// A server with two tenants that were promised more than there is, and worked side by side on its only worker.
 fn server() -> TestServer {

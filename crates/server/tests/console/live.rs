@@ -1,14 +1,12 @@
 //! The live stream: what every tenant does, second by second, and what administrators change.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::browser::Browser;
+use crate::support::{self, Client, TestServer};
 use axum::http::Method;
 use serde_json::{Value, json};
 use server::{ConsoleAnswered, ConsoleEndpoint, ConsoleEvents, ConsoleExtension};
-use support::browser::Browser;
-use support::{Client, TestServer};
 
 /// Takes a tenth of a second of processor time or more.
 const WORK: &str = "INSERT INTO t SELECT g FROM generate_series(1, 10000) g; DELETE FROM t";

@@ -1,10 +1,8 @@
 //! What the console changes, which is SQL of the administrator and nothing else; and who may not.
 
-mod support;
-
+use crate::support::browser::Browser;
+use crate::support::{Client, TestServer, eventually};
 use serde_json::{Value, json};
-use support::browser::Browser;
-use support::{Client, TestServer, eventually};
 
 /// Every request that changes something, with the SQL it is, in an order in which each succeeds.
 fn changes() -> Vec<(&'static str, &'static str, Value, &'static str)> {
