@@ -435,7 +435,7 @@ fn a_tenant_whose_checkpoint_panicked_is_reopened_and_has_checkpoints_again() {
 
 /// Each time its sessions end, and whoever comes next has all replayed that the log has of it.
 #[test]
-fn a_tenant_whose_checkpoints_all_panic_is_reopened_less_and_less_often() {
+fn a_checkpoint_that_always_panics_has_its_tenant_reopened_less_and_less_often() {
     let (env, disk) = FailingDisk::env();
     let (server, mut acme) = with_checkpoints(&env);
     acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
