@@ -826,3 +826,42 @@ fn a_long_change_of_what_nobody_can_refer_to_runs_in_slices_in_a_table_that_othe
         assert_eq!(turns > 10, is_long, "{change}: {turns} turns");
     }
 }
+
+/// A slice finds rows on the statement's snapshot and comes to them by their keys, as they are by then.
+#[test]
+fn rows_get_no_other_keys_while_a_long_change_comes_to_them() {
+    let mut bench = Bench::new();
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(&mut one, "CREATE TABLE t (id int PRIMARY KEY, v int)");
+    bench.run(&mut one, "INSERT INTO t SELECT g, 0 FROM generate_series(1, 6000) g");
+    let (change, moved) = ("UPDATE t SET v = v + 1", "UPDATE t SET id = 0 WHERE id = 5990");
+    let mut go_on = |bench: &mut Bench, turns_max: u32| {
+        for _ in 0..turns_max {
+            match bench.try_run(&mut one, change) {
+                Ok(answer) => return Some(answer.tags),
+                Err(Pause::Yield | Pause::Slice(_)) => {}
+                Err(Pause::Lock(_)) => return None,
+                Err(pause) => panic!("{pause:?}"),
+            }
+        }
+        None
+    };
+    // Who comes to move one waits, and fails rather than have the long change fail that comes to wait for it.
+    bench.run(&mut other, "BEGIN; UPDATE t SET v = 100 WHERE id = 5000");
+    assert!(go_on(&mut bench, 5).is_none());
+    assert!(matches!(bench.try_run(&mut other, moved), Err(Pause::Lock(_))), "it waits");
+    assert!(go_on(&mut bench, 1000).is_none(), "it waits for a row");
+    match bench.try_run(&mut other, moved) {
+        Err(Pause::Error(error)) => assert_eq!(error.state().to_string(), "40P01"),
+        outcome => panic!("{outcome:?}"),
+    }
+    bench.run(&mut other, "ROLLBACK");
+    assert_eq!(go_on(&mut bench, 1000), Some(vec!["UPDATE 6000".to_owned()]));
+    // One that was moved before is found where it is then.
+    bench.run(&mut other, &format!("BEGIN; {moved}"));
+    assert!(go_on(&mut bench, 1000).is_none());
+    bench.run(&mut other, "COMMIT");
+    assert_eq!(go_on(&mut bench, 1000), Some(vec!["UPDATE 6000".to_owned()]));
+    let all = "SELECT min(v), max(v), min(id), count(*) FROM t";
+    assert_eq!(bench.run(&mut other, all).lines(), ["2|2|0|6000"]);
+}
