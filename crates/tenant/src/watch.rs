@@ -5,8 +5,8 @@
 //! later. Of a row that is noted several times the first entry that it had and the last one count. A row that is not noted has
 //! the entry that the build found.
 //!
-//! Commits note in memory, some 150 bytes a row that are in no budget; each turn of the build moves that to a tree which no catalog names. Beyond
-//! [`NOTES_MAX`] nothing is noted any more: the build is *lost*, and is made anew while the table's writers wait.
+//! Commits note in memory, some 200 bytes a row and what long keys take, which are in no budget; each turn of the build moves that to a tree which no catalog
+//! names. Beyond [`NOTES_MAX`] or [`NOTES_BYTES_MAX`] nothing is noted any more: the build is *lost*, and is made anew while the table's writers wait.
 //!
 //! While another transaction has a branch, the build waits, and none of its trees is changed in the live pages. What is poured is noted in the branch's
 //! state of that tree, at once, so that it is of the branch's fate. A note there may be of a row that has one in memory, made before or behind it: the
@@ -26,8 +26,14 @@ use crate::row::keys::{Key, copied, index_entry_of_bytes};
 use crate::tenant::Tenant;
 use crate::trees::TreeState;
 
-/// Notes in memory, some 40 MiB.
+/// Notes in memory.
 const NOTES_MAX: usize = if cfg!(test) { 1 << 11 } else { 1 << 18 };
+
+/// Bytes of them, which are more only where keys are long.
+const NOTES_BYTES_MAX: usize = if cfg!(test) { 1 << 19 } else { 1 << 26 };
+
+const _: () =
+    assert!(NOTES_MAX * size_of::<(Key, Note)>() <= NOTES_BYTES_MAX, "the most notes of short keys");
 
 /// An index that is built beside its table's writers, as these see it.
 pub(crate) struct Watch {
@@ -40,6 +46,8 @@ pub(crate) struct Watch {
     passed: Passed,
     /// By the rows' keys.
     notes: BTreeMap<Key, Note>,
+    /// Bytes of them.
+    notes_len: usize,
     /// How many were made.
     made: u64,
     /// Where they are moved to.
@@ -99,14 +107,21 @@ impl Watch {
     /// Notes in memory.
     fn note(&mut self, key: &Key, note: Note) {
         match self.notes.get_mut(key) {
-            Some(earlier) => note.follow(earlier),
+            Some(earlier) => {
+                self.notes_len -= earlier.heap_len();
+                note.follow(earlier);
+                self.notes_len += earlier.heap_len();
+            }
             None => {
-                self.notes.insert(copied(key), note);
+                let key = copied(key);
+                self.notes_len += note.len_in_memory(&key);
+                self.notes.insert(key, note);
             }
         }
-        if self.notes.len() > NOTES_MAX {
+        if self.notes.len() > NOTES_MAX || self.notes_len > NOTES_BYTES_MAX {
             self.is_lost = true;
             self.notes = BTreeMap::new();
+            self.notes_len = 0;
         }
     }
 
@@ -131,6 +146,16 @@ impl Note {
     /// Makes of an earlier note of the row what is true behind this one.
     fn follow(self, earlier: &mut Note) {
         (earlier.after, earlier.made) = (self.after, self.made);
+    }
+
+    /// Bytes that it takes among the notes of a build, of the row with this key.
+    fn len_in_memory(&self, key: &Key) -> usize {
+        size_of::<(Key, Note)>() + heap_len(key) + self.heap_len()
+    }
+
+    fn heap_len(&self) -> usize {
+        let entries = self.before.iter().chain(&self.after);
+        entries.map(|(key, value)| heap_len(key) + heap_len(value)).sum()
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -165,6 +190,10 @@ impl Note {
     }
 }
 
+fn heap_len(key: &Key) -> usize {
+    if key.spilled() { key.capacity() } else { 0 }
+}
+
 fn take<'b>(bytes: &mut &'b [u8], len: usize) -> &'b [u8] {
     let (head, rest) = bytes.split_at_checked(len).expect("a note is read as it was written");
     *bytes = rest;
@@ -182,6 +211,7 @@ impl Tenant {
             index: index.clone(),
             passed: Passed::UpTo(None),
             notes: BTreeMap::new(),
+            notes_len: 0,
             made: 0,
             tree,
             failed: None,
@@ -309,7 +339,8 @@ impl Tenant {
             if let Err(fault) = self.store_note(&mut state, note.key(), note.get()) {
                 break Err(fault);
             }
-            note.remove();
+            let (key, note) = note.remove_entry();
+            watch.notes_len -= note.len_in_memory(&key);
             *left -= 1;
         };
         self.trees.set(watch.tree, TreeState { dirty: true, ..state });

@@ -11,6 +11,7 @@ use super::*;
 use crate::catalog::{Blanks, Comparison, IndexColumn, RowTest};
 use crate::ddl::NewIndex;
 use crate::locks::{TableLock, WaitPolicy};
+use crate::watch::Watch;
 
 fn index_on(column: usize, unique: bool) -> NewIndex {
     let columns = vec![IndexColumn::ascending(column)];
@@ -485,6 +486,32 @@ fn a_build_that_others_outrun_has_them_wait() {
         }
     });
     made.unwrap();
+    check(&mut fixture, t, &committed, "");
+}
+
+#[test]
+fn notes_of_long_keys_are_bounded_by_what_they_take() {
+    let mut fixture = Fixture::new();
+    let (t, mut committed) = table_of(&mut fixture, 1500);
+    let (mut turn, mut lost) = (0, false);
+    let (made, _) = build(&mut fixture, t, &index_on(2, false), &mut |fixture| {
+        turn += 1;
+        if turn != 4 {
+            return;
+        }
+        let long = |view: &mut View<'_>| {
+            let table = view.table(t)?;
+            (0..500).try_for_each(|n| {
+                let key = primary_key(&table, &[int(3 * n)]);
+                view.update(&table, &key, &[int(3 * n), int(-n), text(&"y".repeat(1500))]).map(drop)
+            })
+        };
+        fixture.auto(long).unwrap();
+        committed.extend((0..500).map(|n| (3 * n, -n)));
+        lost = fixture.tenant.watches.iter().any(Watch::is_lost);
+    });
+    made.unwrap();
+    assert!(lost, "500 are few, and 750 KB much");
     check(&mut fixture, t, &committed, "");
 }
 
