@@ -120,9 +120,12 @@ impl<'a> Scanner<'a> {
             let quote = &self.sql[at - 1..=behind];
             return (Kind::Literal, self.behind_text(behind + 1, quote));
         }
-        let is_parameter = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-        // Nothing else that begins so means anything.
-        (if is_parameter { Kind::Parameter } else { Kind::Literal }, behind)
+        // A letter behind a parameter's number is the next word's, or a string's prefix.
+        match self.past(at, |byte| byte.is_ascii_digit()) {
+            behind_number if behind_number > at => (Kind::Parameter, behind_number),
+            // Nothing else that begins so means anything.
+            _ => (Kind::Literal, behind),
+        }
     }
 
     /// A word, or the string that its letter is the prefix of.
@@ -253,6 +256,7 @@ mod tests {
             ("SELECT 'no end", "SELECT $1"),
             ("SELECT /* no end", "SELECT"),
             ("SELECT $1$ hidden $1$", "SELECT $1"),
+            ("SELECT $1E'a\\'b', $2 'c'", "SELECT $1$3, $2 $4"),
             ("", ""),
         ] {
             assert_eq!(normal_text(sql), normal, "{sql}");

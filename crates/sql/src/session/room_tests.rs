@@ -751,7 +751,7 @@ fn rows_get_no_other_keys_while_all_are_looked_at_for_what_they_refer_to() {
     assert_eq!(refused.state().to_string(), "23503");
     assert!(turns > 75, "{turns} turns");
     assert_eq!(bench.run(&mut other, moved).tags, ["UPDATE 1"]);
-    assert_eq!(bench.run(&mut session, "SELECT count(*) FROM p").lines(), ["17000"]);
+    assert_eq!(bench.run(&mut session, "SELECT count(*) FROM p WHERE id < 100").lines(), ["99"]);
 }
 
 /// Of an index of the first column alone a part goes on behind the last row of the one before, which may have left others in it.
