@@ -115,7 +115,6 @@ impl<'a> Scanner<'a> {
     /// What a `$` before `at` begins, and where that ends.
     fn dollar(&self, at: usize) -> (Kind, usize) {
         let behind = self.past(at, |byte| byte != b'$' && continues_word(byte));
-        let name = &self.sql[at..behind];
         if self.byte(behind) == Some(b'$') {
             let quote = &self.sql[at - 1..=behind];
             return (Kind::Literal, self.behind_text(behind + 1, quote));
