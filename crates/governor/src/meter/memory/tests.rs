@@ -405,7 +405,7 @@ fn promises_whose_sum_passes_64_bits_are_overbooked() {
     let terms = MemoryTerms { promised: ByteCount(1 << 60), ..MemoryTerms::default() };
     let tallies = (0..16).map(|n| meters.set_terms(TenantId(TENANT.0 + n), terms, Nanos(0)));
     let actual = PageIo { reads: 1 << 32, write_backs: 0 };
-    let used = MemoryCounts { references: 1200, told: 1200, actual, ..MemoryCounts::default() };
+    let used = MemoryCounts { references: 1 << 33, told: 1 << 33, actual, ..MemoryCounts::default() };
     tallies.for_each(|tally| tally.publish(&used));
     let mut audit = MemoryAudit::new(meters, pages(100), Nanos(0));
     let mut causes = Vec::new();
