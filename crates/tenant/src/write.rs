@@ -10,7 +10,6 @@ use crate::interrupt::{Interrupt, Step};
 use crate::locks::{LockMode, LockTag, RowLock, WaitPolicy};
 use crate::row::keys::{Entry, Key, index_entry, index_entry_of_bytes, row_id_key, table_key};
 use crate::row::{decode_row, encode_in_part, encode_row};
-use crate::txn::Isolation;
 use crate::view::{State, View};
 
 /// Which conflicts of an insert are told instead of failing.
@@ -210,12 +209,11 @@ impl View<'_> {
             (false, true) => RowLock::Update,
             (false, false) => RowLock::NoKeyUpdate,
         };
-        if moved {
-            // Before the row: who keeps it from that may come to the row and would wait for it.
-            self.hold_places(table, RowLock::KeyShare)?;
-        }
         self.lock_written(table, key, mode)?;
         if moved {
+            if !table.foreign_keys.is_empty() {
+                self.hold_places(table, RowLock::KeyShare)?;
+            }
             let index = table.primary_index().expect("only a primary key moves");
             self.take_key(table, index, &new_key, row)?;
         }
@@ -333,17 +331,6 @@ impl View<'_> {
         let tag = LockTag::Row(table.tree, Key::new());
         self.tenant.lock(self.txn, tag, LockMode::Row(mode), WaitPolicy::Wait)?;
         Ok(())
-    }
-
-    /// Keeps others from giving rows of the table other keys, to the transaction's end: for a statement that finds rows on a snapshot and comes to them by
-    /// their keys behind what others commit. One of a snapshot transaction fails instead when it comes to such a row.
-    ///
-    /// Errors: 40P01.
-    pub fn hold_keys(&mut self, table: &Table) -> Step<()> {
-        match (self.txn.isolation(), table.primary_index()) {
-            (Isolation::ReadCommitted, Some(_)) => self.hold_places(table, RowLock::Update),
-            _ => Ok(()),
-        }
     }
 
     /// Locks a key of a unique tree against anyone else who would insert or delete it.

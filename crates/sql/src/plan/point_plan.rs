@@ -547,15 +547,6 @@ impl PointPlan {
         }
     }
 
-    /// The table of an UPDATE or DELETE that runs in slices: each finds rows on the statement's snapshot, and changes what has their keys by then.
-    pub(crate) fn table_of_found_rows(&self) -> Option<&Arc<Table>> {
-        match &self.statement {
-            PointStatement::Update(update) => Some(&update.table),
-            PointStatement::Delete(delete) => Some(&delete.table),
-            PointStatement::Select(_) | PointStatement::Insert(_) => None,
-        }
-    }
-
     /// See [`PointPlan::gives_slots`]. The scan fills what is shown anew for each row.
     pub(super) fn can_give_slots(&self) -> bool {
         let PointStatement::Select(select) = &self.statement else { return false };

@@ -125,16 +125,11 @@ impl Session {
                 // In a turn of its own: what follows is taken back to where it begins.
                 return Err(Pause::Slice(self.pour(home)?));
             }
-            if let Some(table) = planned.bound.point().and_then(|plan| plan.table_of_found_rows()) {
-                self.with_view(home, |view| view.hold_keys(table))?;
-            }
-            let open = self.transaction.open().expect("as above");
             home.tenant.begin_statement(&open.txn);
             if let Some(table) = planned.bound.point().and_then(|plan| plan.table_met_again()) {
                 home.tenant.remember_put(&open.txn, table);
             }
         }
-        let open = self.transaction.open().expect("as above");
         let has_left = open.txn.carries_checks();
         let slice = Slice::new(slicing.position.as_ref());
         let limits = ExecLimits { slice: Some(&slice), ..ExecLimits::default() };

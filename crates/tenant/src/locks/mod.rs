@@ -49,14 +49,12 @@ impl Clone for LockTag {
 
 impl LockTag {
     /// Whether who waits for this lock in this mode is sent away rather than have another one fail whose wait closes a circle: for a branch, since it can go on
-    /// without one, and for the end of a branch, or to give a row another key beside a long change, since it has less to lose than who is waited for.
+    /// without one, and for the end of a branch, since it has less to lose than the transaction that has it.
     fn gives_way(&self, mode: LockMode) -> bool {
         match self {
             LockTag::Branch => true,
             LockTag::Ddl => mode == LockMode::NO_DDL,
-            // Of no row: that rows keep their keys.
-            LockTag::Row(_, key) => key.is_empty() && mode == LockMode::Row(RowLock::KeyShare),
-            LockTag::Table(_) | LockTag::Advisory(_) => false,
+            LockTag::Table(_) | LockTag::Row(..) | LockTag::Advisory(_) => false,
         }
     }
 
