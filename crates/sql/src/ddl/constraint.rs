@@ -7,7 +7,7 @@ use tenant::ddl::{NewForeignKey, NewUnique, RowsNow};
 use types::FormatContext;
 
 use super::fixed_literals::fixed;
-use super::names::{Names, fold_all, missing, skip_missing, split, split_parts};
+use super::names::{ALTER_TABLE, Names, altered_table, fold_all, missing, split, split_parts};
 use crate::expr::{
     BindContext, BoundExpr, EvalError, ParamTypes, TableScope, bind_condition, eval_bool, fold_ident,
 };
@@ -95,18 +95,10 @@ pub(crate) fn alter(
     statement: &AlterConstraint,
     out: &mut dyn Reply,
 ) -> Result<String, Pause> {
-    const TAG: &str = "ALTER TABLE";
-    session.require_writable(home, TAG)?;
-    let names = session.names(home);
-    let (schema, name) = split_parts(statement.table.clone())?;
-    if statement.if_exists && names.catalog.find_relation(schema.as_deref(), &name, &names.path).is_none() {
-        skip_missing(session, "relation", &name, out);
-        return Ok(TAG.into());
-    }
-    names.require_schema(schema.as_deref())?;
-    let table = names.catalog.resolve_table(schema.as_deref(), &name, &names.path)?.clone();
-    session.check_owner(&names.catalog, table.owner, "table", &table.name)?;
-    session.with_view(home, |view| Ok(view.require_none_due(&table, TAG)?))?;
+    let Some((_, table)) = altered_table(session, home, &statement.table, out)? else {
+        return Ok(ALTER_TABLE.into());
+    };
+    session.with_view(home, |view| Ok(view.require_none_due(&table, ALTER_TABLE)?))?;
     let constraint = &statement.constraint;
     let Some(key) = table.foreign_keys.iter().find(|key| key.name == constraint.as_str()) else {
         if !table.has_constraint(constraint) {
@@ -120,7 +112,7 @@ pub(crate) fn alter(
     };
     let (oid, deferral) = (key.oid, deferral(statement.deferrable, statement.initially_deferred)?);
     session.ddl(home, |ddl| ddl.set_deferral(table.oid, oid, deferral))?;
-    Ok(TAG.into())
+    Ok(ALTER_TABLE.into())
 }
 
 /// ALTER TABLE … VALIDATE CONSTRAINT: has the rows from before it satisfy a constraint too.

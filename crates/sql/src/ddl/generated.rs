@@ -11,7 +11,7 @@ use types::{Datum, FormatContext, PgType, TypeMod};
 use super::column::{NewColumn, default_mismatch};
 use super::constraint::unqualify;
 use super::fixed_literals::fixed;
-use super::names::{Names, column_of, notice, skip_missing, split_parts};
+use super::names::{ALTER_TABLE, Names, altered_table, column_of, notice};
 use crate::MemoryBound;
 use crate::expr::{
     BindContext, BoundExpr, ParamTypes, TableScope, Volatility, bind_expr, coerce_assignment, eval,
@@ -149,21 +149,13 @@ pub(crate) fn drop_expression(
     statement: &DropExpression,
     out: &mut dyn Reply,
 ) -> Result<String, Pause> {
-    const TAG: &str = "ALTER TABLE";
-    session.require_writable(home, TAG)?;
-    let names = session.names(home);
-    let (schema, name) = split_parts(statement.table.clone())?;
-    if statement.if_exists && names.catalog.find_relation(schema.as_deref(), &name, &names.path).is_none() {
-        skip_missing(session, "relation", &name, out);
-        return Ok(TAG.into());
-    }
-    names.require_schema(schema.as_deref())?;
-    let table = names.catalog.resolve_table(schema.as_deref(), &name, &names.path)?;
-    session.check_owner(&names.catalog, table.owner, "table", &table.name)?;
-    let position = column_of(table, &statement.column)?;
+    let Some((_, table)) = altered_table(session, home, &statement.table, out)? else {
+        return Ok(ALTER_TABLE.into());
+    };
+    let position = column_of(&table, &statement.column)?;
     if table.columns[position].is_generated() {
         session.ddl(home, |ddl| ddl.drop_expression(table.oid, position))?;
-        return Ok(TAG.into());
+        return Ok(ALTER_TABLE.into());
     }
     let message = format!(
         "column \"{}\" of relation \"{}\" is not a stored generated column",
@@ -173,7 +165,7 @@ pub(crate) fn drop_expression(
         return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
     }
     notice(session, SqlState::SUCCESSFUL_COMPLETION, format!("{message}, skipping"), out);
-    Ok(TAG.into())
+    Ok(ALTER_TABLE.into())
 }
 
 /// The columns that an expression may name.

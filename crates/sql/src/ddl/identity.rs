@@ -6,7 +6,7 @@ use base::{SqlError, SqlState};
 use tenant::catalog::{Identity, Table};
 
 use super::column::{self, ColumnSequence};
-use super::names::{Names, column_of, skip_missing, split_parts};
+use super::names::{ALTER_TABLE, Names, altered_table, column_of, split_parts};
 use crate::parse::AddIdentity;
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -17,18 +17,10 @@ pub(crate) fn add_identity(
     statement: &AddIdentity,
     out: &mut dyn Reply,
 ) -> Result<String, Pause> {
-    const TAG: &str = "ALTER TABLE";
-    session.require_writable(home, TAG)?;
-    let names = session.names(home);
-    let (schema, name) = split_parts(statement.table.clone())?;
-    if statement.if_exists && names.catalog.find_relation(schema.as_deref(), &name, &names.path).is_none() {
-        skip_missing(session, "relation", &name, out);
-        return Ok(TAG.into());
-    }
-    names.require_schema(schema.as_deref())?;
-    let table = names.catalog.resolve_table(schema.as_deref(), &name, &names.path)?;
-    session.check_owner(&names.catalog, table.owner, "table", &table.name)?;
-    let position = column_of(table, &statement.column)?;
+    let Some((names, table)) = altered_table(session, home, &statement.table, out)? else {
+        return Ok(ALTER_TABLE.into());
+    };
+    let position = column_of(&table, &statement.column)?;
     let kind = if statement.always { Identity::Always } else { Identity::ByDefault };
     let mut sequence = column::identity_sequence(table.columns[position].ty, kind, &statement.options)?;
     if let Some(parts) = &statement.sequence {
@@ -39,8 +31,8 @@ pub(crate) fn add_identity(
         };
         sequence.name = Some((schema, name));
     }
-    add(session, home, &names, table, position, &sequence)?;
-    Ok(TAG.into())
+    add(session, home, &names, &table, position, &sequence)?;
+    Ok(ALTER_TABLE.into())
 }
 
 /// Makes a column an identity column.

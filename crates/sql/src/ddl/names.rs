@@ -8,7 +8,8 @@ use tenant::catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, Relation, Table};
 use types::{FormatContext, PgType, TypeMod};
 
 use crate::expr::{BindContext, ParamTypes, bind_type, fold_ident};
-use crate::session::{Reply, Session, qualified_name};
+use crate::parse::AlteredTable;
+use crate::session::{Home, Pause, Reply, Session, qualified_name};
 
 /// The catalog as the transaction sees it now, the search path, and the session's forms of values. Taken anew after each
 /// change of the catalog.
@@ -71,6 +72,32 @@ pub(super) fn missing(kind: &str, name: &str) -> SqlError {
 pub(super) fn skip_missing(session: &Session, kind: &str, name: &str, out: &mut dyn Reply) {
     let message = format!("{kind} \"{name}\" does not exist, skipping");
     notice(session, SqlState::SUCCESSFUL_COMPLETION, message, out);
+}
+
+/// The tag of ALTER TABLE.
+pub(super) const ALTER_TABLE: &str = "ALTER TABLE";
+
+/// The table of an ALTER TABLE that does one thing, of the role that says so; `None` where IF EXISTS has told that it is not there.
+///
+/// # Errors
+/// 25006, 42P01, 42809, 3F000, 42501.
+pub(super) fn altered_table(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    altered: &AlteredTable,
+    out: &mut dyn Reply,
+) -> Result<Option<(Names, Arc<Table>)>, Pause> {
+    session.require_writable(home, ALTER_TABLE)?;
+    let names = session.names(home);
+    let (schema, name) = split_parts(altered.name.clone())?;
+    if altered.if_exists && names.catalog.find_relation(schema.as_deref(), &name, &names.path).is_none() {
+        skip_missing(session, "relation", &name, out);
+        return Ok(None);
+    }
+    names.require_schema(schema.as_deref())?;
+    let table = names.catalog.resolve_table(schema.as_deref(), &name, &names.path)?.clone();
+    session.check_owner(&names.catalog, table.owner, "table", &table.name)?;
+    Ok(Some((names, table)))
 }
 
 /// Sends a NOTICE.

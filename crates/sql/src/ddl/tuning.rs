@@ -2,7 +2,7 @@
 
 use base::{SqlError, SqlState};
 
-use super::names::{column_of, skip_missing, split_parts};
+use super::names::{ALTER_TABLE, altered_table, column_of};
 use crate::parse::{Tuned, Tuning};
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -14,17 +14,9 @@ pub(crate) fn run(
     statement: &Tuning,
     out: &mut dyn Reply,
 ) -> Result<String, Pause> {
-    const TAG: &str = "ALTER TABLE";
-    session.require_writable(home, TAG)?;
-    let names = session.names(home);
-    let (schema, name) = split_parts(statement.table.clone())?;
-    if statement.if_exists && names.catalog.find_relation(schema.as_deref(), &name, &names.path).is_none() {
-        skip_missing(session, "relation", &name, out);
-        return Ok(TAG.into());
-    }
-    names.require_schema(schema.as_deref())?;
-    let table = names.catalog.resolve_table(schema.as_deref(), &name, &names.path)?;
-    session.check_owner(&names.catalog, table.owner, "table", &table.name)?;
+    let Some((_, table)) = altered_table(session, home, &statement.table, out)? else {
+        return Ok(ALTER_TABLE.into());
+    };
     match &statement.of {
         Tuned::Table => {}
         Tuned::Index(index) => {
@@ -34,12 +26,12 @@ pub(crate) fn run(
             }
         }
         Tuned::Column { name, is_moved } => {
-            let ty = table.columns[column_of(table, name)?].ty;
+            let ty = table.columns[column_of(&table, name)?].ty;
             if *is_moved && ty.type_len() >= 0 {
                 let message = format!("column data type {} can only have storage PLAIN", ty.name());
                 return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
             }
         }
     }
-    Ok(TAG.into())
+    Ok(ALTER_TABLE.into())
 }

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use base::SqlResult;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::altered::{self, AlteredTable};
 use super::pace::Pace;
 use super::sequence::{self, SequenceOption};
 use super::tokens::{Tokens, is_word};
@@ -13,8 +14,7 @@ use super::tokens::{Tokens, is_word};
 /// `ALTER TABLE table ALTER column ADD GENERATED … AS IDENTITY (options)`, standing alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddIdentity {
-    pub table: Vec<String>,
-    pub if_exists: bool,
+    pub table: AlteredTable,
     pub column: String,
     /// GENERATED ALWAYS, not BY DEFAULT.
     pub always: bool,
@@ -25,17 +25,8 @@ pub struct AddIdentity {
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<AddIdentity>> {
     let mut ahead = tokens.ahead();
-    if !ahead.take_words(&["ALTER", "TABLE"]) {
-        return Ok(None);
-    }
-    let if_exists = ahead.take_if_exists();
-    ahead.take_word("ONLY");
-    let Ok(table) = ahead.object_name() else { return Ok(None) };
-    if !ahead.take_word("ALTER") {
-        return Ok(None);
-    }
-    ahead.take_word("COLUMN");
-    let Ok(column) = ahead.name() else { return Ok(None) };
+    let Some(table) = altered::take_table(&mut ahead) else { return Ok(None) };
+    let Some(column) = altered::take_column(&mut ahead) else { return Ok(None) };
     if !ahead.take_words(&["ADD", "GENERATED"]) {
         return Ok(None);
     }
@@ -58,7 +49,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<AddIdentity>> {
         return Ok(None);
     }
     tokens.take_rest();
-    Ok(Some(AddIdentity { table, if_exists, column, always, sequence, options }))
+    Ok(Some(AddIdentity { table, column, always, sequence, options }))
 }
 
 /// The statement with the options of `AS IDENTITY (…)` in the order that `sqlparser` expects.

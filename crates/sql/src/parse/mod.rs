@@ -4,6 +4,7 @@
 //! settings, cursors, COPY, roles, privileges, tenants), is read by the small parsers beside this file. A script is read whole
 //! before any of it runs, as PostgreSQL does.
 
+mod altered;
 mod common_tables;
 mod copy;
 mod cursor;
@@ -39,6 +40,7 @@ use sqlparser::ast;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 
+pub use altered::AlteredTable;
 pub use common_tables::{
     changes_rows, for_each_relation, inlined, is_change, is_made_once, not_at_top_level,
 };

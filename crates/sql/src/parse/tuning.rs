@@ -1,15 +1,14 @@
 //! Operations of ALTER TABLE that tune what is not here, as dumps have them: one of them, standing alone.
 
 use base::{SqlError, SqlResult, SqlState};
-use sqlparser::tokenizer::Token;
 
+use super::altered::{self, AlteredTable};
 use super::tokens::Tokens;
 
 /// `ALTER TABLE table …` without an effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    pub table: Vec<String>,
-    pub if_exists: bool,
+    pub table: AlteredTable,
     pub of: Tuned,
 }
 
@@ -28,21 +27,13 @@ pub enum Tuned {
 /// 42601; 22023 for a value that PostgreSQL does not know.
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Tuning>> {
     let mut ahead = tokens.ahead();
-    if !ahead.take_words(&["ALTER", "TABLE"]) {
+    let Some(table) = altered::take_table(&mut ahead) else { return Ok(None) };
+    let Some(of) = operation(&mut ahead)? else { return Ok(None) };
+    if !altered::stands_alone(&ahead)? {
         return Ok(None);
     }
-    let if_exists = ahead.take_if_exists();
-    ahead.take_word("ONLY");
-    let Ok(table) = ahead.object_name() else { return Ok(None) };
-    let Some(of) = operation(&mut ahead)? else { return Ok(None) };
-    match ahead.peek() {
-        Token::EOF => {}
-        // Beside another operation it is refused by its name.
-        Token::Comma => return Ok(None),
-        _ => return Err(ahead.unexpected()),
-    }
     tokens.take_rest();
-    Ok(Some(Tuning { table, if_exists, of }))
+    Ok(Some(Tuning { table, of }))
 }
 
 fn operation(tokens: &mut Tokens<'_>) -> SqlResult<Option<Tuned>> {
@@ -59,11 +50,7 @@ fn operation(tokens: &mut Tokens<'_>) -> SqlResult<Option<Tuned>> {
         let is_said = ["DEFAULT", "FULL", "NOTHING"].iter().any(|word| tokens.take_word(word));
         return if is_said { Ok(Some(Tuned::Table)) } else { Err(tokens.unexpected()) };
     }
-    if !tokens.take_word("ALTER") {
-        return Ok(None);
-    }
-    tokens.take_word("COLUMN");
-    let Ok(name) = tokens.name() else { return Ok(None) };
+    let Some(name) = altered::take_column(tokens) else { return Ok(None) };
     let is_moved = if tokens.take_words(&["SET", "STATISTICS"]) {
         let target = tokens.integer()?;
         if target < -1 {

@@ -3,6 +3,7 @@
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::tokenizer::Token;
 
+use super::altered::{self, AlteredTable};
 use super::tokens::Tokens;
 use super::tuning::{self, Tuning};
 use super::vacuum::{self, TableColumns};
@@ -124,8 +125,7 @@ impl Utility {
 /// `ALTER TABLE table ALTER CONSTRAINT constraint …`, standing alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AlterConstraint {
-    pub table: Vec<String>,
-    pub if_exists: bool,
+    pub table: AlteredTable,
     pub constraint: String,
     /// DEFERRABLE or NOT DEFERRABLE.
     pub deferrable: Option<bool>,
@@ -136,8 +136,7 @@ pub struct AlterConstraint {
 /// `ALTER TABLE table ALTER column DROP EXPRESSION`, standing alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DropExpression {
-    pub table: Vec<String>,
-    pub if_exists: bool,
+    pub table: AlteredTable,
     pub column: String,
     /// `DROP EXPRESSION IF EXISTS`.
     pub if_generated: bool,
@@ -261,12 +260,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
 
 fn alter_constraint(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterConstraint>> {
     let mut ahead = tokens.ahead();
-    if !ahead.take_words(&["ALTER", "TABLE"]) {
-        return Ok(None);
-    }
-    let if_exists = ahead.take_if_exists();
-    ahead.take_word("ONLY");
-    let Ok(table) = ahead.object_name() else { return Ok(None) };
+    let Some(table) = altered::take_table(&mut ahead) else { return Ok(None) };
     if !ahead.take_words(&["ALTER", "CONSTRAINT"]) {
         return Ok(None);
     }
@@ -292,34 +286,22 @@ fn alter_constraint(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterConstraint
         *said = Some(value);
     }
     tokens.take_rest();
-    Ok(Some(AlterConstraint { table, if_exists, constraint, deferrable, initially_deferred }))
+    Ok(Some(AlterConstraint { table, constraint, deferrable, initially_deferred }))
 }
 
 fn drop_expression(tokens: &mut Tokens<'_>) -> SqlResult<Option<DropExpression>> {
     let mut ahead = tokens.ahead();
-    if !ahead.take_words(&["ALTER", "TABLE"]) {
-        return Ok(None);
-    }
-    let if_exists = ahead.take_if_exists();
-    ahead.take_word("ONLY");
-    let Ok(table) = ahead.object_name() else { return Ok(None) };
-    if !ahead.take_word("ALTER") {
-        return Ok(None);
-    }
-    ahead.take_word("COLUMN");
-    let Ok(column) = ahead.name() else { return Ok(None) };
+    let Some(table) = altered::take_table(&mut ahead) else { return Ok(None) };
+    let Some(column) = altered::take_column(&mut ahead) else { return Ok(None) };
     if !ahead.take_words(&["DROP", "EXPRESSION"]) {
         return Ok(None);
     }
     let if_generated = ahead.take_if_exists();
-    match ahead.peek() {
-        Token::EOF => {}
-        // Beside another operation it is refused by its name.
-        Token::Comma => return Ok(None),
-        _ => return Err(ahead.unexpected()),
+    if !altered::stands_alone(&ahead)? {
+        return Ok(None);
     }
     tokens.take_rest();
-    Ok(Some(DropExpression { table, if_exists, column, if_generated }))
+    Ok(Some(DropExpression { table, column, if_generated }))
 }
 
 fn create_extension(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
