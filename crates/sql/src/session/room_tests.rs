@@ -406,13 +406,7 @@ fn long_changes_over_a_snapshot_run_in_slices_and_it_reads_what_they_did() {
     // A row that somebody changed since is found out when it is come to.
     bench.run(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT v FROM t WHERE id = 1");
     bench.run(&mut other, "UPDATE t SET v = 5 WHERE id = 5500");
-    let refused = loop {
-        match bench.try_run(&mut one, "UPDATE t SET v = v + 1") {
-            Err(Pause::Error(error)) => break error,
-            Err(Pause::Yield | Pause::Slice(_)) => {}
-            outcome => panic!("{outcome:?}"),
-        }
-    };
+    let (refused, _) = bench.fail_beside(&mut one, "UPDATE t SET v = v + 1", |_, _| ());
     assert_eq!(refused.state().to_string(), "40001");
     bench.run(&mut one, "ROLLBACK");
     assert_eq!(bench.run(&mut one, "SELECT sum(v) FROM t WHERE id > 5400").lines(), ["5"]);
@@ -429,20 +423,14 @@ fn long_upserts_run_in_slices_that_change_rows_as_they_are_by_then_and_each_once
     bench.run(&mut one, "INSERT INTO t SELECT g, 0 FROM generate_series(1, 3000) g");
     let upsert = "INSERT INTO t SELECT g, 1 FROM generate_series(1, 6000) g \
                   ON CONFLICT (id) DO UPDATE SET v = t.v + excluded.v";
-    let mut turns = 0;
-    let answer = loop {
-        match bench.try_run(&mut one, upsert) {
-            Ok(answer) => break answer,
-            Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
-            Err(pause) => panic!("{pause:?}"),
-        }
+    let (answer, turns) = bench.run_beside(&mut one, upsert, |bench, turns| {
         if turns == 5 {
             // Of what is made and changed beside it, it has come to nothing yet.
             bench.run(&mut other, "UPDATE t SET v = 100 WHERE id = 2900; INSERT INTO t VALUES (5900, 100)");
         }
-    };
+    });
     assert_eq!(answer.tags, ["INSERT 0 6000"]);
-    assert!(turns > 20, "{turns} turns");
+    assert!(turns > 21, "{turns} turns");
     let some = "SELECT v FROM t WHERE id IN (1, 2900, 3001, 5900) ORDER BY id";
     assert_eq!(bench.run(&mut one, some).lines(), ["1", "101", "1", "101"]);
 
@@ -454,13 +442,7 @@ fn long_upserts_run_in_slices_that_change_rows_as_they_are_by_then_and_each_once
                 "INSERT INTO {table} SELECT g % 5000, 1 FROM generate_series(1, 6000) g \
                  ON CONFLICT (id) DO UPDATE SET v = 7"
             );
-            let refused = loop {
-                match bench.try_run(&mut one, &twice) {
-                    Err(Pause::Error(error)) => break error,
-                    Err(Pause::Yield | Pause::Slice(_)) => {}
-                    outcome => panic!("{outcome:?}"),
-                }
-            };
+            let (refused, _) = bench.fail_beside(&mut one, &twice, |_, _| ());
             assert_eq!(refused.state().to_string(), "21000", "{begin}: {table}");
             bench.run(&mut one, "ROLLBACK");
         }
@@ -481,12 +463,8 @@ fn rows_of_a_long_change_may_refer_to_others_of_it_whichever_slice_has_them() {
         &mut session,
         "CREATE TABLE e (id int PRIMARY KEY, boss int REFERENCES e (id)); CREATE INDEX ON e (boss)",
     );
-    let refused = |bench: &mut Bench, session: &mut Session, change: &str| loop {
-        match bench.try_run(session, change) {
-            Err(Pause::Error(error)) => break error.state().to_string(),
-            Err(Pause::Yield | Pause::Slice(_)) => {}
-            outcome => panic!("{outcome:?}"),
-        }
+    let refused = |bench: &mut Bench, session: &mut Session, change: &str| {
+        bench.fail_beside(session, change, |_, _| ()).0.state().to_string()
     };
     let count = "SELECT count(*) FROM e WHERE id > 5500";
     let lacking =
@@ -534,27 +512,15 @@ fn what_a_delete_asks_of_other_tables_is_done_in_slices_where_it_is_much() {
     let left = "SELECT count(*) FROM c WHERE id < 100; SELECT count(*) FROM c WHERE id > 12000; \
                 SELECT count(*) FROM g WHERE c IS NULL; SELECT count(*) FROM p";
     // A row that refers to one of those which are to go, and does not go itself.
-    let refused = loop {
-        match bench.try_run(&mut session, "DELETE FROM p WHERE id = 1") {
-            Err(Pause::Error(error)) => break error,
-            Err(Pause::Yield | Pause::Slice(_)) => {}
-            outcome => panic!("{outcome:?}"),
-        }
-    };
+    let (refused, _) = bench.fail_beside(&mut session, "DELETE FROM p WHERE id = 1", |_, _| ());
     assert_eq!(refused.state().to_string(), "23503");
     assert_eq!(bench.run(&mut session, left).lines(), ["99", "10", "0", "3"]);
     bench.run(&mut session, "DELETE FROM n");
-    let mut turns = 0;
-    let answer = loop {
-        match bench.try_run(&mut session, "DELETE FROM p WHERE id <> 2") {
-            Ok(answer) => break answer,
-            Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
-            Err(pause) => panic!("{pause:?}"),
-        }
+    let (answer, turns) = bench.run_beside(&mut session, "DELETE FROM p WHERE id <> 2", |bench, _| {
         assert_eq!(bench.run(&mut other, "SELECT count(*) FROM p").lines(), ["3"]);
-    };
+    });
     assert_eq!(answer.tags, ["DELETE 2"]);
-    assert!(turns > 20, "{turns} turns");
+    assert!(turns > 21, "{turns} turns");
     assert_eq!(bench.run(&mut session, left).lines(), ["0", "10", "1000", "1"]);
 }
 
@@ -576,19 +542,13 @@ fn changes_of_rows_that_a_long_list_names_run_in_slices_each_once() {
         (format!("UPDATE t SET v = v + 1 WHERE id IN ({ids})"), 6000, "UPDATE t SET v = 10 WHERE id = 18000"),
     ] {
         let before = sum_of_v(&mut bench, &mut one);
-        let mut turns = 0;
-        let answer = loop {
-            match bench.try_run(&mut one, &change) {
-                Ok(answer) => break answer,
-                Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
-                Err(pause) => panic!("{pause:?}"),
-            }
+        let (answer, turns) = bench.run_beside(&mut one, &change, |bench, turns| {
             if turns == 3 {
                 bench.run(&mut other, beside);
             }
-        };
+        });
         assert_eq!(answer.tags, [format!("UPDATE {rows}")]);
-        assert!(turns > 10, "{turns} turns");
+        assert!(turns > 11, "{turns} turns");
         let by_others = if beside.contains("v = 10") { 9 } else { 0 };
         assert_eq!(sum_of_v(&mut bench, &mut one) - before, rows + by_others, "{change:.60}");
     }
@@ -621,13 +581,7 @@ fn a_long_change_behind_a_savepoint_runs_in_slices_and_goes_with_it() {
         assert_eq!(bench.run(&mut other, "UPDATE t SET v = 0 WHERE id = 10").tags, ["UPDATE 1"]);
         // So does one that fails behind its first slices.
         let twice = "INSERT INTO t SELECT 6000 + g % 5000, 1 FROM generate_series(1, 5500) g";
-        let refused = loop {
-            match bench.try_run(&mut one, twice) {
-                Err(Pause::Error(error)) => break error,
-                Err(Pause::Yield | Pause::Slice(_)) => {}
-                outcome => panic!("{outcome:?}"),
-            }
-        };
+        let (refused, _) = bench.fail_beside(&mut one, twice, |_, _| ());
         assert_eq!(refused.state().to_string(), "23505");
         assert_eq!(bench.run(&mut one, &format!("ROLLBACK TO a; {seen}")).lines(), ["999", "5"]);
         // Again, and this time it stays.
@@ -681,20 +635,14 @@ fn rows_that_a_delete_goes_through_in_slices_are_all_found_where_others_give_the
          INSERT INTO p VALUES (1), (2), (3);
          INSERT INTO c SELECT g, 1 FROM generate_series(1, 12000) g",
     );
-    let mut turns = 0;
-    let answer = loop {
-        match bench.try_run(&mut session, "DELETE FROM p WHERE id <> 2") {
-            Ok(answer) => break answer,
-            Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
-            Err(pause) => panic!("{pause:?}"),
-        }
+    let (answer, turns) = bench.run_beside(&mut session, "DELETE FROM p WHERE id <> 2", |bench, turns| {
         if turns == 5 {
             let moved = bench.run(&mut other, "UPDATE c SET id = 0 WHERE id = 12000");
             assert_eq!(moved.tags, ["UPDATE 1"]);
         }
-    };
+    });
     assert_eq!(answer.tags, ["DELETE 2"]);
-    assert!(turns > 10, "{turns} turns");
+    assert!(turns > 11, "{turns} turns");
     assert_eq!(bench.run(&mut session, "SELECT count(*) FROM c").lines(), ["0"]);
 }
 
@@ -736,20 +684,15 @@ fn rows_get_no_other_keys_while_all_are_looked_at_for_what_they_refer_to() {
          INSERT INTO c SELECT g, CASE g WHEN 5000 THEN 16999 END FROM generate_series(1, 5000) g",
     );
     bench.run(&mut session, "BEGIN; DELETE FROM p");
-    let (moved, mut turns) = ("UPDATE c SET id = 0 WHERE id = 5000", 0);
-    let refused = loop {
-        match bench.try_run(&mut session, "COMMIT") {
-            Err(Pause::Error(error)) => break error,
-            Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
-            outcome => panic!("{outcome:?}"),
-        }
+    let moved = "UPDATE c SET id = 0 WHERE id = 5000";
+    let (refused, turns) = bench.fail_beside(&mut session, "COMMIT", |bench, turns| {
         // Behind 64 turns of checks by values, within the first half of the table's rows.
         if turns == 70 {
             assert!(matches!(bench.try_run(&mut other, moved), Err(Pause::Lock(_))), "it waits");
         }
-    };
+    });
     assert_eq!(refused.state().to_string(), "23503");
-    assert!(turns > 75, "{turns} turns");
+    assert!(turns > 76, "{turns} turns");
     assert_eq!(bench.run(&mut other, moved).tags, ["UPDATE 1"]);
     assert_eq!(bench.run(&mut session, "SELECT count(*) FROM p WHERE id < 100").lines(), ["99"]);
 }
@@ -769,20 +712,15 @@ fn rows_that_refer_by_two_columns_are_deleted_in_slices_from_an_index_of_one() {
              INSERT INTO c VALUES (2, 20000, 1)"
         );
         bench.run(&mut session, &tables);
-        let mut turns = 0;
-        let answer = loop {
-            match bench.try_run(&mut session, "DELETE FROM p WHERE a + b = 2") {
-                Ok(answer) => break answer,
-                Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
-                Err(pause) => panic!("{pause:?}"),
-            }
-            if turns == 4 {
-                let moved = bench.run(&mut other, "UPDATE c SET id = 0 WHERE a = 1 AND id = 15999");
-                assert_eq!(moved.tags, ["UPDATE 1"]);
-            }
-        };
+        let (answer, turns) =
+            bench.run_beside(&mut session, "DELETE FROM p WHERE a + b = 2", |bench, turns| {
+                if turns == 4 {
+                    let moved = bench.run(&mut other, "UPDATE c SET id = 0 WHERE a = 1 AND id = 15999");
+                    assert_eq!(moved.tags, ["UPDATE 1"]);
+                }
+            });
         assert_eq!(answer.tags, ["DELETE 1"]);
-        assert!(turns > 8, "{turns} turns");
+        assert!(turns > 9, "{turns} turns");
         let left = "SELECT count(*) FROM c WHERE b = 1; SELECT count(*) FROM c WHERE b = 2";
         assert_eq!(bench.run(&mut session, left).lines(), ["1", "4000"]);
     }

@@ -228,16 +228,50 @@ impl Bench {
 
     /// The same, and how many turns it took.
     pub(crate) fn run_in_turns(&mut self, session: &mut Session, sql: &str) -> (Answer, u32) {
+        self.run_beside(session, sql, |_, _| ())
+    }
+
+    /// The same; `beside` runs behind each turn but the last, and is told how many there have been.
+    pub(crate) fn run_beside(
+        &mut self,
+        session: &mut Session,
+        sql: &str,
+        beside: impl FnMut(&mut Bench, u32),
+    ) -> (Answer, u32) {
+        match self.take_turns(session, sql, beside) {
+            (Ok(answer), turns) => (answer, turns),
+            (Err(error), _) => panic!("{sql}\n{} {} {:?}", error.state(), error.message(), error.detail()),
+        }
+    }
+
+    /// Runs a script that must fail, in however many turns, with `beside` as of [`Bench::run_beside`]; how many turns it took.
+    pub(crate) fn fail_beside(
+        &mut self,
+        session: &mut Session,
+        sql: &str,
+        beside: impl FnMut(&mut Bench, u32),
+    ) -> (SqlError, u32) {
+        match self.take_turns(session, sql, beside) {
+            (Err(error), turns) => (error, turns),
+            (Ok(answer), _) => panic!("{sql}\nended well: {:?}", answer.tags),
+        }
+    }
+
+    fn take_turns(
+        &mut self,
+        session: &mut Session,
+        sql: &str,
+        mut beside: impl FnMut(&mut Bench, u32),
+    ) -> (Result<Answer, SqlError>, u32) {
         let mut turns = 1;
         loop {
             match self.try_run(session, sql) {
-                Ok(answer) => return (answer, turns),
-                Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
-                Err(Pause::Error(error)) => {
-                    panic!("{sql}\n{} {} {:?}", error.state(), error.message(), error.detail())
-                }
+                Ok(answer) => return (Ok(answer), turns),
+                Err(Pause::Error(error)) => return (Err(error), turns),
+                Err(Pause::Yield | Pause::Slice(_)) => beside(self, turns),
                 Err(pause) => panic!("{sql}\n{pause:?}"),
             }
+            turns += 1;
         }
     }
 
