@@ -198,9 +198,7 @@ impl View<'_> {
             let before = index_entry_of_bytes(table, index, &old, key)?;
             let after = index_entry(index, row, &new_key)?;
             if before != after {
-                // Nothing references the keys of a partial index, nor what a function makes of a column.
-                let is_referable = index.unique && index.predicate.is_none() && index.is_plain();
-                key_changed |= is_referable && !is_same_key(&before, &after);
+                key_changed |= index.is_referable() && !is_same_key(&before, &after);
                 changes.push((i, before, after));
             }
         }

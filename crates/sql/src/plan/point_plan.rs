@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::Oid;
 use sqlparser::ast;
-use tenant::catalog::{Index, ReferentialAction, Table};
+use tenant::catalog::{ReferentialAction, Table};
 use types::{PgType, TypeMod};
 
 use super::keyed::KeyedRows;
@@ -573,10 +573,8 @@ fn may_move_references(
 ) -> bool {
     let is_assigned =
         |column: usize| assignments.iter().chain(generated).any(|(assigned, _)| *assigned == column);
-    // Of all rows, and the columns' own values: nothing else is referenced.
-    let is_referable = |index: &&Index| index.unique && index.predicate.is_none() && index.is_plain();
-    let unique = table.indexes.iter().filter(is_referable);
-    !table.referenced_by.is_empty() && unique.flat_map(|index| index.column_positions()).any(is_assigned)
+    let referable = table.indexes.iter().filter(|index| index.is_referable());
+    !table.referenced_by.is_empty() && referable.flat_map(|index| index.column_positions()).any(is_assigned)
 }
 
 impl SelectPlan {

@@ -298,6 +298,11 @@ impl Index {
         self.columns.iter().all(|column| column.function.is_none())
     }
 
+    /// Whether a foreign key may reference its keys: they are unique among all rows, and the columns' own values.
+    pub fn is_referable(&self) -> bool {
+        self.unique && self.predicate.is_none() && self.is_plain()
+    }
+
     /// Positions of the key columns in the table, those of functions among them.
     pub fn column_positions(&self) -> impl Iterator<Item = usize> + '_ {
         self.columns.iter().map(|c| c.column)

@@ -495,9 +495,7 @@ fn match_columns(
         ));
     }
     let same = |index: &&Index| {
-        index.unique
-            && index.predicate.is_none()
-            && index.is_plain()
+        index.is_referable()
             && index.columns.len() == wanted.len()
             && index.column_positions().all(|column| wanted.contains(&column))
             && wanted.iter().all(|wanted| index.column_positions().any(|column| column == *wanted))

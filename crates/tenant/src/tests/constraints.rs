@@ -6,7 +6,8 @@ use crate::ddl::{NewForeignKey, NewIndex, RowsNow};
 use crate::locks::{LockTag, RowLock, TableLock, WaitPolicy};
 use crate::{Arbiter, Inserted, Savepoint};
 
-fn reference(table: Oid, on_delete: ReferentialAction) -> NewForeignKey {
+/// A foreign key of the second column to a table's primary key.
+pub(super) fn reference(table: Oid, on_delete: ReferentialAction) -> NewForeignKey {
     NewForeignKey {
         name: None,
         columns: vec![1],

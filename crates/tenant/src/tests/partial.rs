@@ -1,10 +1,9 @@
 //! Partial indexes: entries of the rows alone of which a predicate is true, whoever writes them. And keys that a function makes of a column.
 
+use super::constraints::reference;
 use super::*;
-use crate::catalog::{
-    Blanks, Comparison, Deferral, IndexColumn, KeyFunction, MatchType, ReferentialAction, RowTest,
-};
-use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
+use crate::catalog::{Blanks, Comparison, IndexColumn, KeyFunction, ReferentialAction, RowTest};
+use crate::ddl::{Behavior, NewForeignKey, NewIndex};
 use crate::row::keys::index_entry;
 use crate::{Arbiter, Inserted};
 
@@ -176,17 +175,7 @@ fn a_foreign_key_that_sets_null_takes_its_rows_out_and_looks_by_no_index_that_la
     let mut fixture = Fixture::new();
     let parent = fixture.create("parent", &[("id", PgType::Int4)], 1);
     let t = fixture.create("t", COLUMNS, 1);
-    let key = NewForeignKey {
-        name: None,
-        columns: vec![3],
-        referenced_table: parent,
-        referenced_columns: None,
-        on_delete: ReferentialAction::SetNull,
-        on_update: ReferentialAction::Cascade,
-        match_type: MatchType::Simple,
-        deferral: Deferral::NotDeferrable,
-        rows: RowsNow::Checked,
-    };
+    let key = NewForeignKey { columns: vec![3], ..reference(parent, ReferentialAction::SetNull) };
     fixture.ddl(|ddl| ddl.add_foreign_key(t, key)).unwrap();
     // The first has none of the rows that are not live.
     let live = Some(Arc::new(RowTest::True(2)));
@@ -209,15 +198,9 @@ fn no_foreign_key_references_it() {
     let (mut fixture, t, _) = partly_indexed(true);
     let child = fixture.create("child", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
     let key = NewForeignKey {
-        name: None,
-        columns: vec![1],
-        referenced_table: t,
         referenced_columns: Some(vec![1]),
-        on_delete: ReferentialAction::NoAction,
         on_update: ReferentialAction::NoAction,
-        match_type: MatchType::Simple,
-        deferral: Deferral::NotDeferrable,
-        rows: RowsNow::Checked,
+        ..reference(t, ReferentialAction::NoAction)
     };
     let refused = fixture.ddl(|ddl| ddl.add_foreign_key(child, key)).unwrap_err();
     assert_eq!(refused.state().as_str(), "42830");
@@ -260,15 +243,9 @@ fn keys_may_be_what_a_function_makes_of_a_column() {
     check(&mut fixture, t, index, &[1, 2, 3]);
     let child = fixture.create("child", &[("id", PgType::Int4), ("email", PgType::Text)], 1);
     let key = NewForeignKey {
-        name: None,
-        columns: vec![1],
-        referenced_table: t,
         referenced_columns: Some(vec![1]),
-        on_delete: ReferentialAction::NoAction,
         on_update: ReferentialAction::NoAction,
-        match_type: MatchType::Simple,
-        deferral: Deferral::NotDeferrable,
-        rows: RowsNow::Checked,
+        ..reference(t, ReferentialAction::NoAction)
     };
     let refused = fixture.ddl(|ddl| ddl.add_foreign_key(child, key)).unwrap_err();
     assert_eq!(refused.state().as_str(), "42830", "lower(email) is unique, and not email");
