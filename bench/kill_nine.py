@@ -150,6 +150,18 @@ def load(server, options):
     return last, analytic
 
 
+def end(options, failures, folder):
+    """Says what went wrong, and keeps the directory for it or where it is asked for."""
+    for failure in failures:
+        say(failure)
+    if failures:
+        sys.exit(f"failed; the directory is kept: {folder}")
+    if options.keep:
+        say(f"the directory is kept: {folder}")
+    else:
+        shutil.rmtree(folder)
+
+
 def main():
     parser = servers.parser(__doc__, rounds=2, tenants=2, scale=0.01, seconds=1.0)
     parser.add_argument("--rounds", type=int, default=50)
@@ -188,14 +200,7 @@ def main():
             ["TPC-C's conditions after each round", "checked" if analytic else "not checked"],
             ["longest restart", f"{max(restarts):.2f} s"], ["failures", len(failures)]]
     servers.finish(options, result, servers.table(["kill -9 under TPC-C load", f"seed {options.seed}"], rows))
-    for failure in failures:
-        say(failure)
-    if failures:
-        sys.exit(f"failed; the directory is kept: {folder}")
-    if options.keep:
-        say(f"the directory is kept: {folder}")
-    else:
-        shutil.rmtree(folder)
+    end(options, failures, folder)
 
 
 if __name__ == "__main__":

@@ -180,14 +180,7 @@ def main():
             ["recorded", f"{recorded / 2**20:,.0f} MiB"], ["TPC-C's conditions after each cut", "checked" if analytic else "not checked"],
             ["a disk that ignores flushes", f"found at cut {canary}" if canary else "not found"], ["failures", len(failures)]]
     servers.finish(options, result, servers.table(["power cuts under TPC-C load", f"seed {options.seed}"], rows))
-    for failure in failures:
-        say(failure)
-    if failures:
-        sys.exit(f"failed; the directory is kept: {folder}")
-    if options.keep:
-        say(f"the directory is kept: {folder}")
-    else:
-        shutil.rmtree(folder)
+    kill_nine.end(options, failures, folder)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{PASSWORD, Server, check_output, run, said, state, text};
+use common::{PASSWORD, Server, check_output, ledger, run, said, state, text};
 use futures::{SinkExt as _, TryStreamExt as _};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
@@ -117,21 +117,6 @@ fn post_until(
     })
 }
 
-async fn make_ledger(client: &Client, clients: i32) {
-    client
-        .batch_execute(
-            "CREATE TABLE entry (client int, number bigint, note text, PRIMARY KEY (client, number));
-             CREATE INDEX entry_number ON entry (number);
-             CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL)",
-        )
-        .await
-        .expect("tables can be made");
-    for client_no in 0..clients {
-        let accounts = format!("INSERT INTO account VALUES ({client_no}, 0), ({}, 0)", client_no + 100);
-        client.batch_execute(&accounts).await.expect("accounts can be made");
-    }
-}
-
 /// The ledger is of one moment, at which `least` to `most` of each client's entries were there.
 async fn check_ledger(client: &Client, least: &[i64], most: &[i64]) {
     for (at, (least, most)) in least.iter().zip(most).enumerate() {
@@ -159,7 +144,7 @@ async fn check_ledger(client: &Client, least: &[i64], most: &[i64]) {
 /// Runs `copy` a few times beside writers of `acme`; each time `copied` names a tenant that must be `acme` of one moment.
 fn copied_under_load(server: &Server, rounds: usize, mut copy: impl FnMut(usize) -> String) {
     const CLIENTS: i32 = 3;
-    run(async { make_ledger(&server.owner("acme").await, CLIENTS).await });
+    run(async { ledger::make(&server.owner("acme").await, CLIENTS).await });
     let stop = Arc::new(AtomicBool::new(false));
     let posted: Vec<Arc<AtomicI64>> = (0..CLIENTS).map(|_| Arc::default()).collect();
     let writers: Vec<_> =
@@ -541,7 +526,7 @@ fn a_damaged_or_cut_backup_is_refused_and_leaves_nothing() {
     let server = Server::with_acme();
     run(async {
         let owner = server.owner("acme").await;
-        make_ledger(&owner, 1).await;
+        ledger::make(&owner, 1).await;
         let entry = "INSERT INTO entry VALUES (0, $1, repeat('x', 5000))";
         for number in 0..40_i64 {
             owner.execute(entry, &[&number]).await.expect("an entry is made");

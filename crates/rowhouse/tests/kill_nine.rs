@@ -36,7 +36,7 @@ fn acknowledged_commits_survive_a_kill_under_load() {
         for tenant in tenants {
             server.create_tenant(tenant).await;
             let owner = server.owner(tenant).await;
-            ledger::make(&owner).await;
+            ledger::make(&owner, CLIENTS).await;
         }
     });
     let mut moves = 0;

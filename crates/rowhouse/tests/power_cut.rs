@@ -38,7 +38,7 @@ fn make(data: &Path) {
     run(async {
         for tenant in TENANTS {
             server.create_tenant(tenant).await;
-            ledger::make(&server.owner(tenant).await).await;
+            ledger::make(&server.owner(tenant).await, CLIENTS).await;
         }
     });
     assert!(server.terminate().success());

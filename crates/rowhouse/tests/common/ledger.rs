@@ -8,8 +8,8 @@ use super::{Server, connect};
 /// Clients of each tenant, numbered from 0.
 pub const CLIENTS: i32 = 4;
 
-/// Makes the tables for [`CLIENTS`].
-pub async fn make(owner: &Client) {
+/// Makes the tables for so many clients.
+pub async fn make(owner: &Client, clients: i32) {
     owner
         .batch_execute(
             "CREATE TABLE entry (client int, number bigint, note text, PRIMARY KEY (client, number));
@@ -18,7 +18,7 @@ pub async fn make(owner: &Client) {
         )
         .await
         .expect("tables can be made");
-    for client in 0..CLIENTS {
+    for client in 0..clients {
         let accounts = format!("INSERT INTO account VALUES ({client}, 0), ({}, 0)", client + 100);
         owner.batch_execute(&accounts).await.expect("accounts can be made");
     }
