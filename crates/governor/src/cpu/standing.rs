@@ -249,9 +249,15 @@ impl Standing {
             self.credit = self.credit.saturating_add(time - uncovered);
             spare = rate.work_in(uncovered).min(spare);
         }
+        let (taken, weight) = self.spare_account();
+        *taken += spare_time(spare, weight);
+    }
+
+    /// The account of spare time for work like what it has to run, and the weight by which that shares it.
+    fn spare_account(&mut self) -> (&mut SpareTime, u32) {
         match self.background {
-            true => self.spare_background += spare_time(spare, BACKGROUND_WEIGHT),
-            false => self.spare += spare_time(spare, self.promise.weight.get()),
+            true => (&mut self.spare_background, BACKGROUND_WEIGHT),
+            false => (&mut self.spare, self.promise.weight.get()),
         }
     }
 
@@ -262,16 +268,14 @@ impl Standing {
 
     /// Work that was not there has waited for nothing: spare time is shared from here on.
     pub(super) fn join_spare(&mut self, floor: SpareTime) {
-        match self.background {
-            true => self.spare_background = self.spare_background.max(floor),
-            false => self.spare = self.spare.max(floor),
-        }
+        let (taken, _) = self.spare_account();
+        *taken = (*taken).max(floor);
     }
 
     /// Its limit holds it no more. It goes before others until it has what it may have, but what the limit has kept from it for longer than
     /// [`LIMITED_LAG_MAX`] of its own time nobody makes up for.
     pub(super) fn come_from_limit(&mut self, floor: SpareTime) {
-        let weight = if self.background { BACKGROUND_WEIGHT } else { self.promise.weight.get() };
+        let (_, weight) = self.spare_account();
         self.join_spare(floor.saturating_sub(spare_time(LIMITED_LAG_MAX, weight)));
     }
 
@@ -294,11 +298,8 @@ impl Standing {
         self.charged -= unused;
         self.charged_due -= due;
         self.shared.used.fetch_sub(unused, Relaxed);
-        let (spare, weight) = match self.background {
-            true => (&mut self.spare_background, BACKGROUND_WEIGHT),
-            false => (&mut self.spare, self.promise.weight.get()),
-        };
-        *spare = spare.saturating_sub(spare_time(unused - due, weight));
+        let (taken, weight) = self.spare_account();
+        *taken = taken.saturating_sub(spare_time(unused - due, weight));
     }
 }
 
