@@ -41,6 +41,15 @@ pub trait Scenario {
 /// Runs until the power goes or something is wrong.
 pub type Task<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
 
+/// Has tasks work beside each other until one of them stops.
+pub(crate) async fn work(tasks: Vec<Task<'_>>) -> Result<(), Stop> {
+    let mut tasks: FuturesUnordered<Task<'_>> = tasks.into_iter().collect();
+    while let Some(ended) = tasks.next().await {
+        ended?;
+    }
+    Ok(())
+}
+
 /// How many lives a seed has, and in what world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Campaign {

@@ -7,11 +7,10 @@
 use std::cell::Cell;
 
 use base::SqlState;
-use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::client::WireClient;
 use super::{MEMORY_AMPLE, Run};
-use crate::campaign::Task;
+use crate::campaign::{Task, work};
 use crate::client::{Connection, Fate};
 use crate::histories::object::Object;
 use crate::{Dice, Stop};
@@ -100,14 +99,11 @@ impl<O: Object> Run<O> {
         if self.bulk_share == Share::None {
             return Ok(());
         }
-        let mut clients: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
+        let mut clients: Vec<Task<'_>> = Vec::new();
         for (place, bulk) in self.bulk.iter().enumerate() {
             clients.push(Box::pin(self.work_in_bulk_of(place, bulk)));
         }
-        while let Some(ended) = clients.next().await {
-            ended?;
-        }
-        Ok(())
+        work(clients).await
     }
 
     async fn work_in_bulk_of(&self, place: usize, bulk: &Bulk) -> Result<(), Stop> {

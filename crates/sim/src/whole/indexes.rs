@@ -5,12 +5,11 @@
 //! to that row alone. That it has all others too is seen when the life's files are verified.
 
 use base::SqlState;
-use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::Run;
 use super::bulk::Share;
 use super::client::{Answer, WireClient};
-use crate::campaign::Task;
+use crate::campaign::{Task, work};
 use crate::client::{Connection, Fate};
 use crate::histories::object::Object;
 use crate::{Dice, Stop};
@@ -25,9 +24,24 @@ const _: () = assert!(ROWS < STEP);
 /// Clients of each tenant that change rows.
 const WRITERS: usize = 2;
 
-/// Microseconds that a writer pauses at most, and who makes the index.
-const PAUSE_MAX: u64 = 2_000;
-const BUILDER_PAUSE_MAX: u64 = 30_000;
+/// What a client of the table does.
+#[derive(Clone, Copy)]
+enum Role {
+    /// Makes its index.
+    Builder,
+    /// Changes its rows.
+    Writer,
+}
+
+impl Role {
+    /// Microseconds that it pauses at most.
+    fn pause_max(self) -> u64 {
+        match self {
+            Role::Builder => 30_000,
+            Role::Writer => 2_000,
+        }
+    }
+}
 
 impl<O: Object> Run<O> {
     /// Such a table in each tenant, until the power goes, in the lives that have long work beside other work.
@@ -35,42 +49,26 @@ impl<O: Object> Run<O> {
         if self.bulk_share != Share::BesideOthers {
             return Ok(());
         }
-        let mut clients: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
+        let mut clients: Vec<Task<'_>> = Vec::new();
         for place in 0..self.bulk.len() {
-            clients.push(Box::pin(self.make_indexes_of(place)));
+            clients.push(Box::pin(self.work_at_index_of(place, Role::Builder)));
             for _ in 0..WRITERS {
-                clients.push(Box::pin(self.change_indexed_of(place)));
+                clients.push(Box::pin(self.work_at_index_of(place, Role::Writer)));
             }
         }
-        while let Some(ended) = clients.next().await {
-            ended?;
-        }
-        Ok(())
+        work(clients).await
     }
 
-    async fn make_indexes_of(&self, place: usize) -> Result<(), Stop> {
+    /// A client of the table, made by whoever comes first.
+    async fn work_at_index_of(&self, place: usize, role: Role) -> Result<(), Stop> {
         let (dice, mut client) = (Dice::of(&self.world), self.client_of(place));
         let mut is_filled = false;
         loop {
-            dice.pause(BUILDER_PAUSE_MAX).await;
-            let outcome = match is_filled {
-                true => make_index(&mut client, &dice).await,
-                false => fill(&mut client).await.map(|()| is_filled = true),
-            };
-            if let Err(fate) = outcome {
-                client.recover(fate).await?;
-            }
-        }
-    }
-
-    async fn change_indexed_of(&self, place: usize) -> Result<(), Stop> {
-        let (dice, mut client) = (Dice::of(&self.world), self.client_of(place));
-        let mut is_filled = false;
-        loop {
-            dice.pause(PAUSE_MAX).await;
-            let outcome = match is_filled {
-                true => change(&mut client, &dice).await,
-                false => fill(&mut client).await.map(|()| is_filled = true),
+            dice.pause(role.pause_max()).await;
+            let outcome = match (is_filled, role) {
+                (false, _) => fill(&mut client).await.map(|()| is_filled = true),
+                (true, Role::Builder) => make_index(&mut client, &dice).await,
+                (true, Role::Writer) => change(&mut client, &dice).await,
             };
             if let Err(fate) = outcome {
                 client.recover(fate).await?;

@@ -9,12 +9,11 @@
 use std::cell::Cell;
 
 use base::SqlState;
-use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::bulk::Share;
 use super::client::WireClient;
 use super::{MEMORY_AMPLE, Run};
-use crate::campaign::Task;
+use crate::campaign::{Task, work};
 use crate::client::{Connection, Fate, Values};
 use crate::histories::object::Object;
 use crate::{Dice, Stop, require};
@@ -84,17 +83,14 @@ impl<O: Object> Run<O> {
         if self.whole.memory < MEMORY_AMPLE || is_quiet || !Dice::of(&self.world).percent(LIVES_PERCENT) {
             return Ok(());
         }
-        let mut clients: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
+        let mut clients: Vec<Task<'_>> = Vec::new();
         for (place, shape) in self.shapes.iter().enumerate() {
             clients.push(Box::pin(self.alter_shape_of(place, shape)));
             for _ in 0..USERS {
                 clients.push(Box::pin(self.use_shape_of(place, shape)));
             }
         }
-        while let Some(ended) = clients.next().await {
-            ended?;
-        }
-        Ok(())
+        work(clients).await
     }
 
     async fn alter_shape_of(&self, place: usize, shape: &Shape) -> Result<(), Stop> {

@@ -13,12 +13,11 @@ use std::pin::pin;
 
 use base::Nanos;
 use futures::future::{Either, join_all, select};
-use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::bulk::Share;
 use super::client::WireClient;
 use super::{DATA_DIR, Run, name, surely};
-use crate::campaign::Task;
+use crate::campaign::{Task, work};
 use crate::client::{Connection, Fate, Values};
 use crate::histories::object::Object;
 use crate::{Dice, Stop, require};
@@ -243,17 +242,14 @@ impl<O: Object> Run<O> {
         if self.whole.analytic.is_none() || self.bulk_share == Share::Alone {
             return Ok(());
         }
-        let mut clients: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
+        let mut clients: Vec<Task<'_>> = Vec::new();
         for (place, sums) in self.sums.iter().enumerate() {
             clients.push(Box::pin(self.sum_up_in(place, sums)));
             for _ in 0..TRANSFERRERS {
                 clients.push(Box::pin(self.transfer_in(place, sums)));
             }
         }
-        while let Some(ended) = clients.next().await {
-            ended?;
-        }
-        Ok(())
+        work(clients).await
     }
 
     async fn transfer_in(&self, place: usize, sums: &Sums) -> Result<(), Stop> {
